@@ -89,9 +89,10 @@ void print(const plan::Advice& a, const plan::Goal& w) {
   for (const std::string& text : a.reasons) say(cat("reason    ", text));
   for (const std::string& text : a.changes) say(cat("else      ", text));
   print_devices(a);
-  if (w.deadline_hours <= 0) say(cat("assumed   a night (", fixed(plan::kNight, 0), " h), as no --deadline was given"));
-  say(cat("assumed   times are predicted and judged by their slow end; GPUs of up to ", fixed(plan::kModestGib, 0),
-          " GiB count as small; hourly prices as of the dates shown"));
+  if (w.deadline_hours <= 0)
+    say(cat("assumed   a deadline of ", fixed(plan::kNight, 0), " h, since --deadline is not given"));
+  say(cat("assumed   choices are compared by the slow end of their predicted times; GPUs of up to ",
+          fixed(plan::kModestGib, 0), " GiB count as small; hourly prices as of the dates shown"));
 }
 
 // `run`: the planned run.
@@ -140,7 +141,7 @@ plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const pla
           fleet.measured  ? fleet.measured->source
           : fleet.between ? fleet.between->name
                           : "100gbit (--link)",
-          ", which offers of single machines do not promise"));
+          ", which offers of single machines do not guarantee"));
   if (!advice.here) {
     say("assumed   this machine is not calibrated: run freight calibrate once to include it");
   }

@@ -66,7 +66,7 @@ Json in_process_of(int64_t threads, const std::vector<std::string>& arguments) {
   if (error == 0) waitpid(child, &status, 0);
   std::optional<Json> j = io::try_parse_json<Json>(text);
   if (error != 0 || status != 0 || !j) {
-    fail(ErrorKind::runtime, "bench compare", "the measurement with ", threads, " threads did not end well");
+    fail(ErrorKind::runtime, "bench compare", "the measurement with ", threads, " threads failed");
   }
   return *std::move(j);
 }

@@ -94,7 +94,7 @@ train::Config config_of(const CompareFlags& f, const data::Source& source) {
 }
 
 void compare_table(const CompareFlags& f, const Options& o, const train::Config& config, const data::Source& source,
-                   const train::RowLearner& learner) {
+                   const tables::RowLearner& learner) {
   TreeComparisonOptions options{.devices = {}, .rows = {}, .seconds = f.run.seconds};
   if (!f.devices.empty() && f.devices != "all") options.devices = parse_devices(f.devices);
   if (!f.rows.empty()) options.rows = parse_counts("--rows", f.rows);
@@ -275,7 +275,7 @@ int bench_compare_command(const Args& args) {
   }
   const data::Source source = f.data.empty() ? data::Source() : data::Source(f.data, {.data_dir = f.data_dir});
   const train::Config config = config_of(f, source);
-  if (const train::RowLearner* trees = source ? planned_trees(config, source) : nullptr) {
+  if (const tables::RowLearner* trees = source ? planned_trees(config, source) : nullptr) {
     need_flags_of(o, kTrees);
     compare_table(f, o, config, source, *trees);
     return 0;

@@ -10,8 +10,9 @@
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/io/json_library.h"
-#include "freight/train/row_parts.h"
+#include "freight/tables/row_parts.h"
 #include "plan_table.h"
 #include "plan_text.h"
 
@@ -35,21 +36,21 @@ std::vector<int64_t> usual_rows(int64_t all) {
 }
 
 // The training part with fewer rows, spread over all of it.
-train::RowData with_rows(const train::RowData& data, int64_t rows) {
+tables::RowData with_rows(const tables::RowData& data, int64_t rows) {
   const int64_t all = data.train.count();
   std::vector<int64_t> numbers;
   for (int64_t i = 0; i < rows; ++i) numbers.push_back(i * all / rows);
-  train::RowData fewer = data;
-  if (rows < all) fewer.train = train::rows_at(data.train, numbers);
+  tables::RowData fewer = data;
+  if (rows < all) fewer.train = tables::rows_at(data.train, numbers);
   return fewer;
 }
 
-double seconds_of_fit(const train::RowLearner& learner, const train::Config& c, const train::RowData& data,
+double seconds_of_fit(const tables::RowLearner& learner, const train::Config& c, const tables::RowData& data,
                       double seconds) {
   double best = std::numeric_limits<double>::infinity(), spent = 0;
   for (int i = 0; i < kMostFits && (i == 0 || spent < seconds); ++i) {
     const auto start = std::chrono::steady_clock::now();
-    learner.fit(c, data, [](const train::Round&) { return true; });
+    learner.fit(c, data, [](const tables::Round&) { return true; });
     const double s = seconds_since(start);
     best = std::min(best, s);
     spent += s;
@@ -108,16 +109,16 @@ std::vector<std::string> TreeComparison::findings() const {
   return said;
 }
 
-TreeComparison compare_trees(train::Config config, const data::Source& source, const train::RowLearner& learner,
+TreeComparison compare_trees(train::Config config, const data::Source& source, const tables::RowLearner& learner,
                              const TreeComparisonOptions& options,
                              const std::function<void(const std::string&)>& told) {
   train::Config& c = config;
-  const train::RowData data = read_rows(c, source, learner);
+  const tables::RowData data = read_rows(c, source, learner);
   c.early_stop = 0;
   const int64_t all = data.train.count();
   const std::vector<int64_t> rows = options.rows.empty() ? usual_rows(all) : options.rows;
   if (rows.back() > all) {
-    fail(ErrorKind::usage, "--rows", "got ", rows.back(), ", but ", c.data, " has ", all, " rows to fit");
+    refuse_value("--rows", cat(rows.back()), cat(c.data, " has ", all, " rows to fit"));
   }
   TreeComparison comparison{.model = learner.name(),
                             .data = c.data,
@@ -128,7 +129,7 @@ TreeComparison compare_trees(train::Config config, const data::Source& source, c
   for (const std::string& device : named ? options.devices : devices_here()) {
     if (device != "cpu" && !learner.runs_on(device)) {
       if (!named) continue;
-      fail(ErrorKind::usage, "--devices", "got ", device, ": trees are fitted on cpu, or by CUDA (cuda:0)");
+      refuse_value("--devices", device, "trees are fitted on cpu, or by CUDA (cuda:0)");
     }
     c.backend = device;
     try {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "freight/train/row_learner.h"
+#include "freight/tables/row_learner.h"
 
 namespace freight::app {
 
@@ -19,7 +19,7 @@ struct TreeComparison {
     std::optional<double> dollars = {};
   };
   std::string model, data;
-  train::TreeFitWork work;
+  tables::TreeFitWork work;
   size_t columns = 0;
   std::vector<TimedFit> fits;  // by device, then rows
   std::vector<std::string> left_out = {};
@@ -38,7 +38,7 @@ struct TreeComparisonOptions {
 };
 
 // Fits all rounds without early stopping. Throws Error: device, data, and usage if the table has fewer rows.
-TreeComparison compare_trees(train::Config config, const data::Source& source, const train::RowLearner& learner,
+TreeComparison compare_trees(train::Config config, const data::Source& source, const tables::RowLearner& learner,
                              const TreeComparisonOptions& options, const std::function<void(const std::string&)>& told);
 std::string to_json(const TreeComparison& comparison);
 void print(const TreeComparison& comparison);

@@ -418,7 +418,7 @@ int data_command(const Args& args) {
   return dispatch({"freight data",
                    "Datasets: list, describe, verify and download them.",
                    {
-                       {"list", "the sets known by name, and where they are", list_command},
+                       {"list", "the built-in datasets, and where they are", list_command},
                        {"info", "counts, shape, classes and statistics of one set", info_command},
                        {"verify", "read everything and compare with the known hashes", verify_data_command},
                        {"get", "download a set", get_command},

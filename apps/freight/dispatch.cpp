@@ -48,8 +48,10 @@ int dispatch(const CommandGroup& group, const Args& args) {
     if (name == c.name) return c.run(rest);
     names.emplace_back(c.name);
   }
-  fail(ErrorKind::usage, name, starts_with(name, "-") ? "unknown flag" : "unknown command", " of `", group.name, "`",
-       did_you_mean(name, names, cat("; ", group.name, " --help lists the commands")));
+  refuse_unknown(name, {.kind = cat(starts_with(name, "-") ? "flag" : "command", " of `", group.name, "`"),
+                        .got = name,
+                        .known = names,
+                        .otherwise = cat("; ", group.name, " --help lists the commands")});
 }
 
 }  // namespace freight::app

@@ -74,29 +74,29 @@ std::vector<std::string> findings(const Layer& all, const plan::StepPlan& step_p
   const plan::ByBound shares = all.by.shares();
   const double launch = shares[Bound::launch], memory = shares[Bound::memory], compute = shares[Bound::compute];
   const auto percent = [](double share) { return fixed(100 * share, 0) + " %"; };
-  out.push_back(
-      cat(percent(all.products / all.flops), " of the FLOPs are matrix products and convolutions, which is what GPUs ",
-          "are fastest at; the step does ", fixed(all.flops / all.bytes, 1), " FLOPs per byte that it moves."));
+  out.push_back(cat(percent(all.products / all.flops), " of the FLOPs are matmuls and convolutions, which GPUs ",
+                    "are fastest at; the step does ", fixed(all.flops / all.bytes, 1),
+                    " FLOPs per byte that it moves."));
   if (launch > 0.3) {
-    out.push_back(cat("Launch-bound on ", f.on, ": ", percent(launch), " of the time goes into starting ",
-                      step_plan.plan_steps, " kernels that are done before the next can be started. The batch of ",
-                      step_plan.options.batch, " is too small for the device: a larger one costs nearly nothing."));
+    out.push_back(cat("Launch-bound on ", f.on, ": ", percent(launch), " of the time is spent on launching ",
+                      step_plan.plan_steps, " kernels that end before the next one is launched. The batch of ",
+                      step_plan.options.batch, " is too small for the device: a larger one takes hardly more time."));
   }
   if (memory > 0.3) {
     out.push_back(cat("Memory-bound on ", f.on, " for ", percent(memory),
-                      " of the time: passes over activations wait for memory, not arithmetic. ",
+                      " of the time: operations on activations wait for memory, not for arithmetic. ",
                       step_plan.options.compute == DType::f32 ? "--precision bf16 halves their bytes; a" : "A",
                       " device with more bandwidth helps, one with more FLOP/s does not."));
   }
   if (compute > 0.3) {
     out.push_back(cat("Compute-bound on ", f.on, " for ", percent(compute),
-                      " of the time: a device with more FLOP/s, or a type of fewer bits on it, shortens this part."));
+                      " of the time: a device with more FLOP/s, or a type with fewer bits, makes this part faster."));
   }
   if (here.timed) {
     out.push_back(cat("A step is predicted to take ", range(here.step_seconds * 1e3), " ms on this machine and ",
                       range(there.step_seconds * 1e3), " ms on ", f.on, ": ",
                       fixed(here.step_seconds.middle() / there.step_seconds.middle(), 1),
-                      " times, by the middle of both."));
+                      " times, by the midpoints of both ranges."));
   } else {
     out.push_back("This machine is not calibrated: freight calibrate measures it once.");
   }

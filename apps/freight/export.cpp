@@ -2,7 +2,6 @@
 #include <cstdio>
 
 #include "command.h"
-#include "freight/base/error.h"
 #include "freight/base/usage.h"
 #include "freight/deploy/onnx.h"
 #include "freight/io/file.h"
@@ -20,12 +19,13 @@ void print_line(const Json& j) { std::printf("%s\n", j.dump(-1, ' ', false, Json
 // Writes XGBoost's own file, which its packages load.
 void export_library(const store::Bundle& bundle, const std::string& library, const std::string& output, bool json) {
   if (bundle.net() || bundle.rows->library() != library) {
-    fail(ErrorKind::usage, "--format", "got ", library, ": a model of ",
-         bundle.net() ? bundle.model.name : bundle.learner, " was not fitted by it; expected onnx");
+    refuse_value(
+        "--format", library,
+        cat("a model of ", bundle.net() ? bundle.model.name : bundle.learner, " was not fitted by it, expected onnx"));
   }
   const std::string form = ends_with(output, ".json") ? "json" : ends_with(output, ".ubj") ? "ubj" : "";
   if (form.empty()) {
-    fail(ErrorKind::usage, "-o", "got ", output, ": XGBoost's files are .json or .ubj");
+    refuse_value("-o", output, "XGBoost's files are .json or .ubj");
   }
   const std::string bytes = bundle.rows->library_file(form);
   io::write_file_atomic(output, std::string_view(bytes));

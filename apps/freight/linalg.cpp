@@ -369,7 +369,7 @@ void print_text(const Answer& a, const LinalgFlags& f) {
   std::printf("%s on %s in %.4g s\n%s", f.operation.c_str(), current_device().c_str(), a.seconds,
               table({"result", "type", "values"}, shown).c_str());
   if (a.residual) {
-    std::printf("residual %.3g times n eps norms (below 30: as exact as the type allows)\n", *a.residual);
+    std::printf("residual %.3g times n eps norms (below 30: as accurate as the type allows)\n", *a.residual);
   }
   if (a.condition) {
     std::printf("condition about %.3g in the 1-norm%s%s\n", *a.condition,

@@ -24,7 +24,7 @@ int run(const Args& args) {
     return 0;
   }
   return dispatch({"freight",
-                   "Freight trains, stores and deploys deep-learning models.",
+                   "Freight trains, saves and deploys deep-learning models.",
                    {
                        {"train", "train a model on a dataset and save it", train_command},
                        {"eval", "loss and accuracy of a saved model on a dataset", eval_command},

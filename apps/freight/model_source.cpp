@@ -6,6 +6,7 @@
 #include "freight/backend/backend.h"
 #include "freight/base/error.h"
 #include "freight/base/memory_size.h"
+#include "freight/base/usage.h"
 #include "freight/models/models.h"
 #include "freight/optim/create.h"
 #include "freight/store/precision.h"
@@ -59,12 +60,10 @@ models::Model ModelSource::load() const { return load_model(model, size.options(
 ArenaLimit ModelSource::limit() const {
   const Offload mode = parse_offload(offload);
   const auto bytes = static_cast<size_t>(memory_size("--device-memory", device_memory));
-  if (mode == Offload::none && bytes > 0) {
-    fail(ErrorKind::usage, "--device-memory", "limits device memory: add --offload");
-  }
-  if ((mode == Offload::activations || mode == Offload::automatic) && bytes == 0) {
-    fail(ErrorKind::usage, "--offload", "activations stay on the device without a limit: add --device-memory");
-  }
+  requires_flag({"--device-memory", bytes > 0}, {"--offload", mode != Offload::none},
+                "it limits what stays on the device");
+  requires_flag({"--offload", mode == Offload::activations || mode == Offload::automatic},
+                {"--device-memory", bytes > 0}, "without a limit all activations stay on the device");
   DeviceSpeed speed;
   speed.beside = freight::backend(backend == "auto" ? current_device() : backend).memory() != nullptr;
   return {.offload = mode, .bytes = bytes, .speed = speed};

@@ -84,7 +84,7 @@ int show_rows(const store::Bundle& bundle, const std::string& path, bool spec, b
     const std::string numbers = c.form == store::CellForm::number ? "numbers" : store::to_string(c.form);
     const std::string range = c.range ? cat(", ", c.range->least, " to ", c.range->most) : std::string();
     const std::string source = c.source.empty() ? std::string() : cat(" of ", c.source);
-    const std::string kind = c.words ? cat(c.levels.size(), " words") : cat(numbers, source, range);
+    const std::string kind = c.words ? cat(c.levels.size(), " categories") : cat(numbers, source, range);
     j["columns"].push_back({{"name", c.name}, {"kind", c.words ? "categories" : "numbers"}});
     Json& column = j["columns"].back();
     if (c.words) column["levels"] = c.levels;

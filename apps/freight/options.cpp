@@ -251,8 +251,10 @@ struct Options::Impl {
     for (const auto& [foreign, text] : advice) {
       if (canonical(flag) == foreign) fail(ErrorKind::usage, flag, "unknown flag of `freight ", command, "`: ", text);
     }
-    fail(ErrorKind::usage, flag, "unknown flag of `freight ", command, "`",
-         did_you_mean(flag, known_flags(), cat("; see freight ", command, " --help")));
+    refuse_unknown(flag, {.kind = cat("flag of `freight ", command, "`"),
+                          .got = flag,
+                          .known = known_flags(),
+                          .otherwise = cat("; see freight ", command, " --help")});
   }
 
   // A positional argument and a flag may set the same value: only one of them may be given.
@@ -361,8 +363,10 @@ struct Options::Impl {
       for (const Option& o : options) {
         if (!o.more.key.empty()) keys.push_back(o.more.key);
       }
-      fail(ErrorKind::usage, source, "unknown key '", excerpt(key), "'",
-           did_you_mean(key, keys, "; freight " + command + " --print-config lists the keys"));
+      refuse_unknown(source, {.kind = "key",
+                              .got = key,
+                              .known = keys,
+                              .otherwise = cat("; freight ", command, " --print-config lists the keys")});
     }
     Option& o = *at;
     if (o.given) return;  // the command line takes precedence over the file
@@ -406,7 +410,7 @@ struct Options::Impl {
 
   void apply_file() {
     if (config_file.empty()) return;
-    if (!io::file_exists(config_file)) fail(ErrorKind::usage, "--config", "there is no file ", config_file);
+    need_file("--config", config_file);
     const Json document = read_once(config_file);
     if (!document.is_object()) fail(ErrorKind::usage, config_file, "a configuration must be a JSON object");
     apply_layer(document, config_file);

@@ -6,19 +6,20 @@
 #include <system_error>
 
 #include "freight/base/error.h"
+#include "freight/base/usage.h"
 
 namespace freight::app {
 
 namespace fs = std::filesystem;
 
 void check_output(const std::string& flag, const std::string& path, const std::vector<std::string>& inputs) {
-  if (path == "-") fail(ErrorKind::usage, flag, "expected its name, got -: this is written to a file");
+  need_no_stream(flag, path, "this output goes to a file");
   std::error_code error;
   if (path.empty() || !fs::is_regular_file(path, error)) return;
   for (const std::string& input : inputs) {
     // Standard input may be a file, too.
     if (fs::equivalent(path, input == "-" ? "/dev/stdin" : input, error) && !error) {
-      fail(ErrorKind::usage, flag, path, " is what is read (", input, "), use another file");
+      fail(ErrorKind::usage, flag, path, " is also an input (", input, "): use another file");
     }
   }
 }

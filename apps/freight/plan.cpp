@@ -401,9 +401,8 @@ int plan_command(const Args& args) {
   options.batch = batch_of_each("--devices", *in, fleet.devices, flags.shared.per_device_batch);
   options.ranks = fleet.devices;
   options.offload = Offload::none;
-  if (flags.shared.rate_of_one > 0) {
-    fail(ErrorKind::usage, "--rate-of-one", "is what --world scales from: add --world 1,", fleet.devices);
-  }
+  requires_flag({"--rate-of-one", flags.shared.rate_of_one > 0}, {cat("--world 1,", fleet.devices)},
+                "it is the rate that --world scales from");
   const std::vector<StepPlan> step_plans = plan::plan_steps(in->setup, options);
   const std::optional<Within> offloaded = within(*in, step_plans[0], flags);
   const Formula line = plan::formula(step_plans);

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <map>
 
-#include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/comm/join.h"
 #include "freight/comm/launch_environment.h"
 #include "freight/io/json_internal.h"
@@ -85,9 +85,10 @@ int plan_devices(const PlanInput& in, const DevicesRequest& r, const Args& args)
     return measure_as_rank(in, r, launch);
   }
   const auto world = static_cast<int64_t>(r.names.size());
-  if (c.batch_size < world * c.grad_accum || (c.shards > 0 && c.shards < world)) {
-    fail(ErrorKind::usage, c.shards > 0 ? "--shards" : "--batch-size", "has no part for each of ", world, " devices");
-  }
+  need_shards("--devices", world, c.shards);
+  need_part_for_each("--devices", {.devices = world,
+                                   .parts = c.batch_size / c.grad_accum,
+                                   .of = cat("a batch of ", c.batch_size, " in ", c.grad_accum, " parts")});
   std::map<std::string, double> alone;
   for (const std::string& name : r.names) {
     if (!alone.contains(name)) alone[name] = seconds_alone(in, name);

@@ -25,10 +25,8 @@ void add_described(const PlanFlags& f, const Options& o, MemoryAlone alone, plan
   const bool any = (f.device_bytes() > 0 && !limit) || f.device_bandwidth > 0 || f.device_tflops > 0;
   if (!any) {
     for (const char* flag : {"--device-name", "--device-watts", "--device-price"}) {
-      if (o.given(flag)) {
-        fail(ErrorKind::usage, flag, "describes no device on its own: add --device-memory, --device-bandwidth and ",
-             "--device-tflops as well");
-      }
+      requires_flag({flag, o.given(flag)}, {"--device-memory, --device-bandwidth and --device-tflops"},
+                    "it describes no device on its own");
     }
     return;
   }

@@ -14,7 +14,7 @@
 #include "freight/plan/estimate.h"
 #include "freight/plan/rates.h"
 #include "freight/plan/training_setup.h"
-#include "freight/train/row_learner.h"
+#include "freight/tables/row_learner.h"
 #include "options.h"
 
 namespace freight::app {
@@ -38,8 +38,8 @@ struct PlanFlags {
 struct PlanInput {
   plan::TrainingSetup setup;
   plan::Catalog catalog;
-  data::Source source = {};                  // the data, where there are any
-  const train::RowLearner* trees = nullptr;  // set: these are planned for a table, and there is no setup
+  data::Source source = {};                   // the data, where there are any
+  const tables::RowLearner* trees = nullptr;  // set: these are planned for a table, and there is no setup
   std::optional<plan::Rates> rates;
 };
 // The command refuses trees of a table, or plans them, too.

@@ -28,7 +28,7 @@ constexpr double kShortFit = 0.3, kLongFit = 1.3;    // in seconds, of the measu
 constexpr int64_t kRoundsMeasured = 1000;            // at most
 
 struct Sampled {
-  train::RowData data;
+  tables::RowData data;
   double rows = 0;  // of all rows those that are fitted
 };
 
@@ -44,13 +44,13 @@ Sampled sample(train::Config& c, const PlanInput& in, int64_t rows_said) {
 struct Fitted {
   double trees = 0, seconds = 0;
 };
-Fitted fit_for(double seconds, const train::RowLearner& learner, train::Config c, const train::RowData& data,
-               const train::TreeFitWork& work) {
+Fitted fit_for(double seconds, const tables::RowLearner& learner, train::Config c, const tables::RowData& data,
+               const tables::TreeFitWork& work) {
   c.early_stop = 0;
   c.fit_seconds = seconds;
   const auto start = std::chrono::steady_clock::now();
   double rounds = 0;
-  learner.fit(c, data, [&](const train::Round& round) {
+  learner.fit(c, data, [&](const tables::Round& round) {
     rounds = static_cast<double>(round.number);
     return true;
   });
@@ -58,8 +58,8 @@ Fitted fit_for(double seconds, const train::RowLearner& learner, train::Config c
 }
 
 // A forest is a single round, so it is measured by its number of trees.
-plan::TreeRate measured_rate(const train::Config& config, const train::RowLearner& learner, const train::RowData& data,
-                             const train::TreeFitWork& work) {
+plan::TreeRate measured_rate(const train::Config& config, const tables::RowLearner& learner,
+                             const tables::RowData& data, const tables::TreeFitWork& work) {
   plan::TreeRate rate{.seconds_of_cell = kUsualRate / thread_count(), .spread = {0.5, 2}, .from = {}};
   const double cells = static_cast<double>(data.train.count()) * static_cast<double>(data.shape.columns.size());
   Fitted small, large;
@@ -70,7 +70,7 @@ plan::TreeRate measured_rate(const train::Config& config, const train::RowLearne
       small = fit_for(kShortFit, learner, c, data, work);
       large = fit_for(kLongFit, learner, c, data, work);
     } else {
-      train::TreeFitWork some = work;
+      tables::TreeFitWork some = work;
       some.trees_of_round = c.trees = 1;
       small = fit_for(0, learner, c, data, some);
       some.trees_of_round = c.trees = static_cast<int64_t>(std::clamp(kLongFit / small.seconds, 2.0, 100.0));
@@ -148,17 +148,17 @@ void print(const TablePlan& p, int64_t top) {
 
 }  // namespace
 
-const train::RowLearner* planned_trees(const train::Config& config, const data::Source& source) {
-  const auto* const learner = dynamic_cast<const train::RowLearner*>(train::named_learner(config, source));
+const tables::RowLearner* planned_trees(const train::Config& config, const data::Source& source) {
+  const auto* const learner = dynamic_cast<const tables::RowLearner*>(train::named_learner(config, source));
   return learner && learner->tree_work(config, {}) ? learner : nullptr;
 }
 
-train::RowData read_rows(train::Config& config, const data::Source& source, const train::RowLearner& learner,
-                         uint64_t most_bytes) {
+tables::RowData read_rows(train::Config& config, const data::Source& source, const tables::RowLearner& learner,
+                          uint64_t most_bytes) {
   if (config.lr == train::kAutomaticRate) learner.choose(config);
-  train::settle_ranking(config, learner);
+  tables::settle_ranking(config, learner);
   source.need();
-  train::RowSource rows = train::row_source(config, source);
+  tables::RowSource rows = tables::row_source(config, source);
   rows.bad = {.on_bad = data::OnBad::skip, .report = [](const data::BadSample&) {}};
   rows.most_bytes = most_bytes;
   return learner.read(rows);
@@ -198,7 +198,7 @@ std::string TablePlan::outcome() const {
 }
 
 TablePlan make_table_plan(const train::Config& config, const PlanInput& in, int64_t rows) {
-  const train::RowLearner& learner = *in.trees;
+  const tables::RowLearner& learner = *in.trees;
   const plan::Catalog& catalog = in.catalog;
   train::Config c = config;
   const Sampled s = sample(c, in, rows);

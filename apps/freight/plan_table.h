@@ -5,18 +5,18 @@
 #include <vector>
 
 #include "freight/plan/trees.h"
-#include "freight/train/row_learner.h"
+#include "freight/tables/row_learner.h"
 #include "plan_options.h"
 
 namespace freight::app {
 
 // The learner of trees in a configuration; null if it has another model.
-const train::RowLearner* planned_trees(const train::Config& config, const data::Source& source);
+const tables::RowLearner* planned_trees(const train::Config& config, const data::Source& source);
 
 // The rows of the configuration's table, without those that cannot be read; from the first `most_bytes` of its files,
 // 0: all. Sets what the learner chooses in the configuration.
-train::RowData read_rows(train::Config& config, const data::Source& source, const train::RowLearner& learner,
-                         uint64_t most_bytes = 0);
+tables::RowData read_rows(train::Config& config, const data::Source& source, const tables::RowLearner& learner,
+                          uint64_t most_bytes = 0);
 
 // The plan of a fit, before it is printed.
 struct TablePlan {
@@ -24,7 +24,7 @@ struct TablePlan {
   double rows = 0;  // for training
   bool rows_estimated = false;
   size_t columns = 0, classes = 0;
-  train::TreeFitWork fit;
+  tables::TreeFitWork fit;
   double bytes = 0;
   plan::GpuWorth worth;
   std::vector<plan::Estimate> estimates;  // of this machine first, then of the devices

@@ -227,7 +227,7 @@ Json json_of(const Estimate& e, const plan::Catalog& catalog) {
   j["dollars"] = e.dollars ? json_range(*e.dollars) : Json(nullptr);
   j["watt_hours"] = e.watt_hours ? json_range(*e.watt_hours) : Json(nullptr);
   j["share"] = freight::app::json_of(e.shares);
-  if (e.utilisation > 0) j["utilisation_of_dense_peak"] = e.utilisation;
+  if (e.utilization > 0) j["utilisation_of_dense_peak"] = e.utilization;
   j["assumed"] = e.assumed;
   if (e.offer) {
     const plan::Price& p = *e.offer->price;

@@ -7,6 +7,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/bench/comm.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
@@ -73,9 +74,8 @@ size_t sharded_bytes(const StepPlan& d, int64_t devices) {
 std::vector<Share> shares_of(const PlanInput& in, const WorldRequest& r) {
   plan::StepPlanOptions options = plan::options_of_run(in.setup);
   EstimateOptions how{.fleet = r.fleet, .samples = r.samples, .sort = r.sort, .rate_of_one = r.rate_of_one};
-  if (r.rate_of_one > 0 && r.devices[0] != 1) {
-    fail(ErrorKind::usage, "--rate-of-one", "is of one device: add --world 1,...");
-  }
+  requires_flag({"--rate-of-one", r.rate_of_one > 0}, {"--world 1,...", r.devices[0] == 1},
+                "it is the rate of one device");
   std::vector<Share> all;
   std::vector<std::vector<StepPlan>> step_plans;
   step_plans.reserve(r.devices.size());
@@ -259,9 +259,7 @@ int64_t batch_of_each(const char* flag, const PlanInput& in, int64_t devices, in
   need_shards(flag, devices, in.setup.config.shards);
   if (per_device_batch > 0) return per_device_batch;
   const int64_t batch = in.setup.config.batch_size;
-  if (batch < devices) {
-    fail(ErrorKind::usage, flag, "a batch of ", batch, " has no ", devices, " parts: use a larger --batch-size");
-  }
+  need_samples(flag, devices, batch);
   return (batch + devices - 1) / devices;
 }
 
@@ -303,8 +301,8 @@ void print_world(const PlanInput& in, const WorldRequest& r) {
   }
   print_memory(world);
   std::printf(
-      "\npredicted, not measured, from catalog/devices.json and catalog/links.json; gradients are summed while the "
-      "backward\nhalf runs (docs/plan.md); another device in full: --on NAME\n");
+      "\npredicted, not measured, from catalog/devices.json and catalog/links.json; the all-reduce overlaps with "
+      "the\nbackward pass (docs/plan.md); another device in full: --on NAME\n");
 }
 
 }  // namespace freight::app

@@ -168,8 +168,7 @@ void check_explained(const store::Bundle& bundle, const OutputOptions& output) {
          " does not attribute predictions to columns: expected one of ", join(store::row_learners(), ", "),
          " that does (trees and linear models)");
   }
-  if (output.form == Form::none)
-    fail(ErrorKind::usage, "--explain", "writes to -o or standard output: add -o together with --npy");
+  requires_flag({"--explain", true}, {"-o", output.form != Form::none}, "a file of --npy has predictions alone");
 }
 
 // Neither output may be an input, whether named or found in a folder.
@@ -180,14 +179,14 @@ void check_outputs(const OutputOptions& output, std::vector<std::string> inputs,
     for (const std::string& input : inputs) {
       if (!io::file_exists(file) || !std::filesystem::is_directory(input) || !lies_in(file, input)) continue;
       if (is_wanted(file, text)) {
-        fail(ErrorKind::usage, flag, file, " is in ", input, ", which is read, use another file");
+        fail(ErrorKind::usage, flag, file, " is in the input folder ", input, ": use another folder");
       }
     }
   };
   if (output.file != "-") check("-o", output.file);
   check("--npy", output.npy);
   if (!output.npy.empty() && output.npy == output.file) {
-    fail(ErrorKind::usage, "--npy", output.npy, " is the file of -o, too: expected two");
+    fail(ErrorKind::usage, "--npy", output.npy, " is also the file of -o: expected two different files");
   }
 }
 
@@ -374,12 +373,12 @@ int predict_command(const Args& args) {
   Options o(
       "predict", "Predicts images, texts or tables with a saved model.", "MODEL.safetensors FILE|DIR|- ... [options]",
       "Images are PNG, JPEG, WebP, GIF, TIFF, BMP, PPM or npy; they are converted to grayscale or RGB, resized and\n"
-      "cropped as in evaluation. Folders are walked. For a model of texts every line of a file is one, blank ones too; "
-      "of a\n"
-      "folder, every line of its .txt and .txt.gz files. Of .csv, .tsv and .jsonl files the text column is read.\n"
-      "- reads paths, or texts, from standard input, a line each. A model of tables reads .csv, .tsv, .jsonl and\n"
-      ".npz files (- is one), whose columns it finds by their names. With --devices batches\n"
-      "are distributed over the devices; the output is that of one.\n"
+      "cropped as in evaluation. Folders are searched recursively. For a text model each line of a text file is a "
+      "sample,\n"
+      "blank lines too; in a folder, each line of its .txt and .txt.gz files. Of .csv, .tsv and .jsonl files the text\n"
+      "column is read. - reads paths or texts from standard input, one per line. A model for tables reads .csv, .tsv,\n"
+      ".jsonl and .npz files (or - for one on standard input) and finds columns by name. With --devices batches are\n"
+      "distributed over the devices; the output is the same as on one device.\n"
       "  freight predict runs/convnet-digits/model.safetensors a.png b.jpg --top-k 1\n"
       "  freight predict model.safetensors photos/ --csv -o classes.csv --npy probabilities.npy\n"
       "  freight predict model.safetensors photos/ --csv -o classes.csv --devices 2\n"

@@ -75,7 +75,7 @@ LineReader::Got LineReader::next(std::string& line) {
     at_ = 0;
     if (buffer_.size() > kLongestLine) {
       fail(ErrorKind::data, path_ == "-" ? "standard input" : path_, "line ", number_ + 1, " is longer than ",
-           human_bytes(static_cast<double>(kLongestLine)), ": this is no list of paths or texts");
+           human_bytes(static_cast<double>(kLongestLine)), ": this is not a list of paths or texts");
     }
     pollfd ready{fd_, POLLIN, 0};
     if (::poll(&ready, 1, 100) <= 0) return Got::wait;
@@ -147,7 +147,7 @@ void InputStream::open(const std::string& file) {
     lines_ = std::make_unique<LineReader>(file);
     return;
   }
-  data::TextRows read = data::parse_unlabelled(io::read_file_gunzip(file), file, *form, sources_.text_column);
+  data::TextRows read = data::parse_unlabeled(io::read_file_gunzip(file), file, *form, sources_.text_column);
   documents_.assign(std::make_move_iterator(read.rows.begin()), std::make_move_iterator(read.rows.end()));
   if (!read.note.empty()) notes_.push_back(std::move(read.note));
 }

@@ -147,10 +147,7 @@ void RowStream::open(const std::string& file) {
     passed_places_.clear();
     for (const std::string& name : passed_.names) {
       const auto at = std::find(head.names.begin(), head.names.end(), name);
-      if (at == head.names.end() && passed_.needed) {
-        fail(ErrorKind::usage, "--columns", "got ", name, ", which is neither the target, a class nor a column of ",
-             file, ": got ", excerpt(join(head.names, ", ")), did_you_mean(name, head.names));
-      }
+      if (at == head.names.end() && passed_.needed) refuse_column("--columns", name, head.names, file);
       passed_places_.push_back(at == head.names.end() ? std::nullopt : std::optional(at - head.names.begin()));
       if (passed_places_.back()) kinds[*passed_places_.back()] = data::CellKind::words;
     }

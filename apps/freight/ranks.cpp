@@ -43,8 +43,7 @@ void need_gpus_once(const RankFlags& flags) {
   }
   std::sort(gpus.begin(), gpus.end());
   const auto twice = std::adjacent_find(gpus.begin(), gpus.end());
-  if (twice == gpus.end()) return;
-  fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": ", *twice, " takes one process");
+  if (twice != gpus.end()) refuse_value("--devices", flags.devices, cat(*twice, " takes one process"));
 }
 
 int64_t count_of(const DeviceList& list) { return list.count.value_or(static_cast<int64_t>(list.names.size())); }
@@ -127,18 +126,24 @@ void need_started(const char* flag, const std::string& asked, const comm::Launch
 }
 
 void need_shards(const char* flag, int64_t devices, int64_t shards) {
-  if (shards == 0 || devices <= shards) return;
-  fail(ErrorKind::usage, flag, "got ", devices, " devices for ", shards, " shards: use --shards ", devices,
-       " or fewer devices");
+  if (shards == 0) return;
+  need_part_for_each(flag, {.devices = devices,
+                            .parts = shards,
+                            .of = cat(shards, " shards"),
+                            .fix = cat("use --shards ", devices, " or fewer devices")});
+}
+
+void need_samples(const char* flag, int64_t devices, int64_t batch) {
+  need_part_for_each(flag, {.devices = devices,
+                            .parts = batch,
+                            .of = cat("a batch of ", batch),
+                            .fix = "expected a sample for each, use a larger --batch-size"});
 }
 
 void need_parts(const char* flag, int64_t devices, const train::Config& config) {
   need_between(flag, "devices", static_cast<double>(devices), 1, static_cast<double>(kMostDevices));
   need_shards(flag, devices, config.shards);
-  if (devices > config.batch_size) {
-    fail(ErrorKind::usage, flag, "got ", devices, " devices for a batch of ", config.batch_size,
-         ": expected a sample for each");
-  }
+  need_samples(flag, devices, config.batch_size);
 }
 
 void need_alike(const RankFlags& flags, const char* why) {
@@ -146,7 +151,7 @@ void need_alike(const RankFlags& flags, const char* why) {
   const std::vector<std::string> names = parse_device_list("--devices", flags.devices).names;
   for (const std::string& name : names) {
     if (kind_of_device(name) == kind_of_device(names[0])) continue;
-    fail(ErrorKind::usage, "--devices", "got ", flags.devices, ": expected devices of one kind, ", why);
+    refuse_value("--devices", flags.devices, cat("expected devices of one kind, ", why));
   }
 }
 
@@ -339,11 +344,11 @@ Bounds parse_elastic(const std::string& text) {
   const std::vector<std::string> parts = split(text, ':');
   const std::optional<int> least = parse_number<int>(parts[0]), most = parse_number<int>(parts.back());
   if (parts.size() != 2 || !least || !most) {
-    refuse_text("--elastic", "the fewest and the most devices, as in 1:4", text);
+    refuse_text("--elastic", "MIN:MAX devices, as in 1:4", text);
   }
   const Bounds e{.least = *least, .most = *most};
   need_at_least("--elastic", "devices", static_cast<double>(e.least), 1);
-  if (e.least > e.most) fail(ErrorKind::usage, "--elastic", "got ", text, ": the fewest are more than the most");
+  if (e.least > e.most) refuse_value("--elastic", text, "the minimum is above the maximum");
   return e;
 }
 
@@ -465,10 +470,8 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
          " restarts those that it starts. Leave it out and give -o DIR --resume auto --shards 8 "
          "(docs/several-devices.md)");
   }
-  if (flags.devices.empty()) {
-    fail(ErrorKind::usage, "--elastic", "needs --devices, as in --devices cpu*", bounds.most, " --elastic ",
-         flags.elastic);
-  }
+  requires_flag({"--elastic", true}, {"--devices", !flags.devices.empty()},
+                cat("--devices cpu*", bounds.most, " --elastic ", flags.elastic));
   if (bounds.most > devices) {
     fail(ErrorKind::usage, "--elastic", "got ", flags.elastic, " for ", devices, devices == 1 ? " device" : " devices",
          " (--devices): expected no more than these");

@@ -63,6 +63,8 @@ std::string table_device_of(const RankFlags& flags, const std::string& device, c
 void need_started(const char* flag, const std::string& asked, const comm::Launch& launch);
 // Throws Error(usage) that names `flag` if there are fewer `shards` than devices (0: no shards).
 void need_shards(const char* flag, int64_t devices, int64_t shards);
+// Throws Error(usage) that names `flag` if a batch has fewer samples than there are devices.
+void need_samples(const char* flag, int64_t devices, int64_t batch);
 // Throws Error(usage) that names `flag` if a batch or its shards have fewer parts than there are devices, or there are
 // too many devices.
 void need_parts(const char* flag, int64_t devices, const train::Config& config);

@@ -41,7 +41,7 @@ void check_token(const std::string& token) {
   const bool trimmed = token.empty() || (token.front() != ' ' && token.back() != ' ');
   if (trimmed && std::none_of(token.begin(), token.end(), is_control)) return;
   fail(ErrorKind::usage, "--token",
-       "begins or ends with a blank, or contains control characters: no client can send that");
+       "begins or ends with a space, or contains control characters: no client can send that");
 }
 
 bool loopback(const std::string& host) { return starts_with(host, "127.") || host == "localhost" || host == "::1"; }
@@ -51,7 +51,7 @@ void end_after(double seconds) {
   constexpr double kGrace = 0.5;  // for closing connections
   std::thread([seconds] {
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds + kGrace));
-    std::fprintf(stderr, "warning: a request still computed %g seconds after the signal\n", seconds);
+    std::fprintf(stderr, "warning: a request was still running %g seconds after the signal\n", seconds);
     _exit(signals::exit_code());
   }).detach();
 }
@@ -134,10 +134,10 @@ int serve_command(const Args& args) {
               s.host.find(':') == std::string::npos ? s.host.c_str() : cat("[", s.host, "]").c_str(), server.port());
   std::fflush(stdout);
   while (!signals::stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  if (!o.quiet()) std::fprintf(stderr, "stopping: requests that have begun are finished\n");
+  if (!o.quiet()) std::fprintf(stderr, "stopping: finishing the requests in progress\n");
   end_after(drain);
   if (!server.stop(drain)) {
-    std::fprintf(stderr, "warning: requests were broken off %g seconds after the signal\n", drain);
+    std::fprintf(stderr, "warning: requests were aborted %g seconds after the signal\n", drain);
   }
   return signals::exit_code();
 }

@@ -20,10 +20,10 @@
 #include "freight/base/usage.h"
 #include "freight/job/signals.h"
 #include "freight/plan/fitting.h"
+#include "freight/tables/rank_work.h"
 #include "freight/trace/device.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/learner.h"
-#include "freight/train/rank_work.h"
 #include "freight/train/run_dir.h"
 #include "options.h"
 #include "rank_log.h"
@@ -55,9 +55,8 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
   o.add("--device-weights", &f.ranks.weights,
         "fraction of the batch per device: 4,1, or auto, from measured steps (default: even; auto for mixed devices)",
         {.value = "LIST"});
-  o.add(
-      "--shard-optimizer", &f.ranks.shard_optimizer,
-      "each device keeps a part of the optimizer's state and updates that (ZeRO stage 1): less memory, the same bits");
+  o.add("--shard-optimizer", &f.ranks.shard_optimizer,
+        "shard the optimizer state over the devices (ZeRO stage 1): less memory, bitwise the same result");
   o.add("--elastic", &f.ranks.elastic,
         "restart the job on MIN to MAX of --devices when a process fails; from the last checkpoint; implies "
         "--resume auto --shards 8, and needs --output-dir",
@@ -161,10 +160,8 @@ void settle_elastic(Request& r) {
     fail(ErrorKind::usage, "--elastic", "needs shards, and the run of ", r.found->checkpoint->dir,
          " started without them, which cannot change: resume without --elastic, or start over with it");
   }
-  if (c.output_dir.empty()) {
-    fail(ErrorKind::usage, "--elastic",
-         "needs --output-dir: the folder of the run, whose last checkpoint a restart resumes from");
-  }
+  requires_flag({"--elastic", true}, {"--output-dir", !c.output_dir.empty()},
+                "the folder of the run, whose last checkpoint a restart resumes from");
   if (!train::is_network(c, r.source)) refuse_flag_of("--elastic", "networks", cat("this run trains ", c.model));
   const GivenFlag others[] = {{"--fit auto", r.flags.fit == "auto"},
                               {"--batch-size auto", r.flags.choose_batch},
@@ -280,7 +277,7 @@ int train_here(Request& r, const Args& args, job::Ranks* ranks, const ShardWork&
 
 // Trains as another rank than the first. Rank 0 has the data and tells whether the run is one of a table.
 int train_beside(train::Config& config, const TrainFlags& flags, const Args& args, job::Ranks& ranks, bool of_rows) {
-  if (of_rows) return train::follow(config, ranks) ? signals::exit_code() : 0;
+  if (of_rows) return tables::follow(config, ranks) ? signals::exit_code() : 0;
   RankLog log;
   plan::FitOptions fit = fit_options(flags, config, true);
   // The first of the processes that share shards decides whether they fit together.
@@ -463,9 +460,8 @@ int train_command(const Args& given) {
   if (devices > 1) check_devices(r, devices);
   const bool supervised = !r.flags.ranks.elastic.empty() && launch.source.empty();
   if ((devices > 1 || supervised) && !r.flags.dry_run) return train_on_devices(std::move(r), args, devices);
-  if (devices == 1 && !r.flags.ranks.weights.empty()) {
-    fail(ErrorKind::usage, "--device-weights", "is for several devices: got ", r.flags.ranks.weights, " for one");
-  }
+  requires_flag({"--device-weights", !r.flags.ranks.weights.empty()}, {"--devices", devices > 1},
+                "it is for several devices");
   r.config.backend = device_of_rank(r, r.flags.ranks, comm::Launch{});
   ShardWork work = shard_work(r.config, r.source, r.flags.ranks, launch, needs_one_process(r.flags));
   if (work.processes < 2 || r.flags.dry_run) return train_alone(r, args, work);

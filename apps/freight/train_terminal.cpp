@@ -14,7 +14,7 @@
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/plan/memory_use.h"
-#include "freight/train/leaderboard.h"
+#include "freight/tables/leaderboard.h"
 #include "freight/train/run_dir.h"
 #include "train_result.h"
 
@@ -33,6 +33,7 @@ void Terminal::on_start(const train::RunSummary& s) {
   sample_set_ = s.sample_set;
   pass_ = s.pass;
   held_out_ = s.held_out;
+  shown_split_ = s.validates ? "val" : s.held_out;
   steps_ = s.has_plans;
   rate_ = s.unit == "row" ? "rows/s" : s.unit + "/s";
   squared_ = !s.has_plans && s.classes == 0 && !s.ranks;
@@ -42,9 +43,9 @@ void Terminal::on_start(const train::RunSummary& s) {
                            : s.unit == "tok" ? "tokens of a corpus"
                            : s.ranks         ? "relevance labels to rank by"
                                              : "regression target";
-  const std::string measured = s.test_count > 0 || s.has_plans
-                                   ? cat(with_commas(s.test_count), " ", name_of_set(steps_ ? held_out_ : s.measured))
-                                   : "no validation set";
+  const std::string measured = s.test_count > 0 || s.has_plans ? cat(with_commas(s.test_count), " ",
+                                                                     name_of_set(steps_ ? shown_split_ : s.measured))
+                                                               : "no validation set";
   tell(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", measured, ", ", what));
   if (s.has_plans) {
     say_net(s);
@@ -103,9 +104,9 @@ train::AfterStep Terminal::on_comparison(const std::string& what) {
   return {};
 }
 
-void Terminal::on_leaderboard(const train::Leaderboard& board) {
-  pass_ = board.pass;
-  for (const std::string& line : train::lines_of(board)) tell(line);
+void Terminal::on_compared(const train::Comparison& comparison) {
+  pass_ = comparison.pass;
+  for (const std::string& line : comparison.lines) tell(line);
 }
 
 void Terminal::on_epoch(const train::EpochReport& e) {
@@ -113,16 +114,16 @@ void Terminal::on_epoch(const train::EpochReport& e) {
   const train::StepReport& r = e.train;
   std::string text = cat(pass_, " ", r.epoch, "/", r.epochs, "  ", loss_name(), " ", figure(shown_loss(r.mean_loss)));
   if (r.top1) text += cat("  top1 ", fixed(*r.top1, 2));
-  if (e.test) text += cat("  ", held_out_, " ", loss_name(), " ", figure(shown_loss(e.test->loss)));
-  if (e.test && tokens()) text += cat("  ", held_out_, " perplexity ", figure(std::exp(e.test->loss)));
-  if (e.test && e.test->top1) text += cat("  ", held_out_, " top1 ", fixed(*e.test->top1, 2));
+  if (e.test) text += cat("  ", shown_split_, " ", loss_name(), " ", figure(shown_loss(e.test->loss)));
+  if (e.test && tokens()) text += cat("  ", shown_split_, " perplexity ", figure(std::exp(e.test->loss)));
+  if (e.test && e.test->top1) text += cat("  ", shown_split_, " top1 ", fixed(*e.test->top1, 2));
   text += cat("  ", with_commas(static_cast<int64_t>(r.samples_per_s)), " ", rate_);
   if (steps_) text += cat("  data ", fixed(r.data_percent, 0), "%");
   text += cat("  ", fixed(e.seconds, 1), " s", e.best ? "  * best" : "");
   tell(text);
   if (!e.slow.empty()) tell(cat("warning: ", e.slow));
   if (r.data_percent > 20)
-    tell(cat("warning: ", fixed(r.data_percent, 0), "% of the time went into waiting for data; try --workers"));
+    tell(cat("warning: ", fixed(r.data_percent, 0), "% of the time was spent waiting for data; try more --workers"));
 }
 
 train::Figures Terminal::figures(const train::Result& result) {
@@ -219,8 +220,7 @@ void Terminal::print_json(const train::Result& r) {
   if (outcome.planned_seconds > 0) j["planned_step_seconds"] = outcome.planned_seconds;
   if (outcome.measured_seconds > 0) j["measured_step_seconds"] = outcome.measured_seconds;
   add_figures(r, tokens(), j);
-  if (r.leaderboard)
-    j["leaderboard"] = io::parse_json<nlohmann::ordered_json>(train::to_json(*r.leaderboard), "leaderboard");
+  if (r.comparison) j["leaderboard"] = io::parse_json<nlohmann::ordered_json>(r.comparison->json, "leaderboard");
   result(j.dump());
 }
 
@@ -239,12 +239,9 @@ void Terminal::print(const train::Result& r, const std::string& resume) {
     effort += cat(", ", with_commas(static_cast<int64_t>(r.samples_per_second)), " samples/s");
   }
   train::Result shown = r;
-  if (steps_) shown.measured = held_out_;  // names the rows that training measured, which `eval` must measure, too
+  if (steps_) shown.measured = shown_split_;  // names the rows that training measured, which `eval` must measure, too
   result(result_line(shown, tokens(), effort));
-  if (r.leaderboard && !r.leaderboard->standings.empty()) {
-    const train::ModelScore& best = r.leaderboard->standings.front();
-    result(cat("best    ", best.learner, best.settings.empty() ? "" : " ", best.settings));
-  }
+  if (r.comparison) result(cat("best    ", r.comparison->best));
   std::string split;
   if (r.test.count == 0) {
     split = " --split train";

@@ -31,7 +31,7 @@ class Terminal : public train::Observer {
   void on_evaluation_progress(int64_t done, int64_t total) override;
   void on_bad_sample(const std::string& path, const std::string& reason) override;
   train::AfterStep on_comparison(const std::string& what) override;
-  void on_leaderboard(const train::Leaderboard& board) override;
+  void on_compared(const train::Comparison& comparison) override;
   void on_epoch(const train::EpochReport& e) override;
   train::Figures figures(const train::Result& result) override;
 
@@ -76,7 +76,7 @@ class Terminal : public train::Observer {
   double device_peak_ = 0;
   bool quiet_, steps_ = true;  // a network, whose steps are planned
   bool squared_ = false;       // a regression on a table
-  std::string example_, sample_set_, pass_ = "epoch", held_out_ = "test", rate_ = "img/s";
+  std::string example_, sample_set_, pass_ = "epoch", held_out_ = "test", shown_split_ = "test", rate_ = "img/s";
   Progress progress_;
 };
 

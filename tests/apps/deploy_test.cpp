@@ -47,7 +47,7 @@ TEST(Export, NothingThatIsReadIsWrittenOver) {
   for (const std::vector<std::string>& args : all) {
     const Ran r = run_freight(args);
     EXPECT_EQ(r.code, 2) << r.err;
-    EXPECT_TRUE(has(r.err, "is what is read")) << r.err;
+    EXPECT_TRUE(has(r.err, "is also an input")) << r.err;
   }
   EXPECT_EQ(read_file(model), read_file(kModel));
   for (const std::vector<std::string>& args : {std::vector<std::string>{"export", model, "-o", "-"},

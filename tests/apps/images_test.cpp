@@ -59,7 +59,7 @@ TEST(Images, TrainEvalAndPredictAgree) {
   ASSERT_EQ(r.code, 0) << r.err;
   const Json result = Json::parse(r.out);
   EXPECT_EQ(result.at("test_top1"), 100.0) << r.err;
-  EXPECT_NE(r.err.find("48 train, 20 test, 2 classes"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("48 train, 20 validation, 2 classes"), std::string::npos) << r.err;
   const std::string model = dir + "-run/model.safetensors";
   const Ran e = run_freight({"eval", model, "--json"});
   ASSERT_EQ(e.code, 0) << e.err;
@@ -233,7 +233,7 @@ TEST(Images, FoldersThatCannotBeTrainedOnAreRefusedWithTheirNames) {
   refused(3, {dir + "/train/empty", "no images"});
   fs::remove(dir + "/train/empty");
   fs::rename(dir + "/val/dark", dir + "/val/drak");
-  refused(3, {dir + "/val/drak", "is it dark?"});
+  refused(3, {dir + "/val/drak", "did you mean dark?"});
 }
 
 TEST(Images, AnotherFolderIsEvaluatedByTheNamesOfItsClasses) {
@@ -299,9 +299,8 @@ TEST(Images, TheSuggestedEvalGivesWhatTrainingPrinted) {
     const Ran e = run_freight(suggested(r.out));
     ASSERT_EQ(e.code, 0) << r.out << e.err;
     EXPECT_EQ(figures_in(r.out, "accuracy "), figures_in(e.out, "top1 ")) << r.out << e.out;
-    EXPECT_NE(r.out.find(c.own_test ? "validation accuracy" : "test accuracy"), std::string::npos) << r.out;
-    const std::string part =
-        std::string(c.bad_file ? "48 train, 21" : "48 train, 20") + (c.own_test ? " validation" : " test");
+    EXPECT_NE(r.out.find("validation accuracy"), std::string::npos) << r.out;
+    const std::string part = c.bad_file ? "48 train, 21 validation" : "48 train, 20 validation";
     EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
   }
 }

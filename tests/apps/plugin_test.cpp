@@ -89,12 +89,12 @@ TEST_F(Plugin, WhatIsNoneIsNamedWithTheFault) {
     std::string path;
     std::vector<std::string> said;
   };
-  for (const Row& row : {Row{dir_ + "/none.so", {"there is no plugin", "No such file"}},
+  for (const Row& row : {Row{dir_ + "/none.so", {"there is not a plugin", "No such file"}},
                          {dir_, {"is a directory", "expected a plugin"}},
                          {pipe, {"is not a file", "expected a plugin"}},
-                         {text, {"is no shared library"}},
+                         {text, {"is not a shared library"}},
                          {half, {"the library is cut off", "copy or rebuild it"}},
-                         {plugin("no_entry"), {"is no plugin", "no function freight_plugin"}},
+                         {plugin("no_entry"), {"is not a plugin", "no function freight_plugin"}},
                          {plugin("other_version"), {"another Freight", "got 9.8.7 (interface 7)", "rebuild it"}},
                          {plugin("unresolved"), {"cannot be loaded by Freight", "function_of_another_freight"}},
                          {plugin("taken_name"), {"there is a layer 'Linear' already"}}}) {

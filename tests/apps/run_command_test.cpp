@@ -1,4 +1,4 @@
-// The helper of this folder's tests (see run_command.h), and the behaviour that all commands share.
+// The helper of this folder's tests (see run_command.h), and the behavior that all commands share.
 #include "run_command.h"
 #include "freight/base/clock.h"
 #include "tests/support/folders.h"

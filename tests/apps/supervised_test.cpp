@@ -142,9 +142,9 @@ TEST_F(Supervised, WrongBoundsAreRefusedByName) {
   };
   const std::string on = "--devices", four = "cpu*4", flag = "--elastic";
   refused({on, four, flag, "0:4"}, "--elastic: devices: expected at least 1, got 0");
-  refused({on, four, flag, "4:2"}, "--elastic: got 4:2: the fewest are more than the most");
+  refused({on, four, flag, "4:2"}, "--elastic: got 4:2: the minimum is above the maximum");
   refused({on, four, flag, "1:99"}, "--elastic: got 1:99 for 4 devices");
-  refused({on, four, flag, "4"}, "--elastic: expected the fewest and the most devices, as in 1:4, got '4'");
+  refused({on, four, flag, "4"}, "--elastic: expected MIN:MAX devices, as in 1:4, got '4'");
   refused({on, four, flag, "1:4x"}, "as in 1:4, got '1:4x'");
   refused({flag, "1:4"}, "--elastic: needs --devices");
   refused({on, four, flag, "1:4", "-o", ""}, "--elastic: needs --output-dir");

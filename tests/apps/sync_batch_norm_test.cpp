@@ -13,7 +13,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// A net of two normalisations, one of them over single values of a sample.
+// A net of two normalizations, one of them over single values of a sample.
 constexpr const char* kTwice = R"({"format": "freight-model-1", "name": "twice", "input": [1, 28, 28], "net": [
     {"type": "Conv2d", "out": 6, "kernel": 5, "stride": 2, "bias": false}, {"type": "BatchNorm2d"}, {"type": "ReLU"},
     {"type": "MaxPool2d", "kernel": 2}, {"type": "Flatten"}, {"type": "Linear", "out": 20}, {"type": "BatchNorm1d"},

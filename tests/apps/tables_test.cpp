@@ -62,7 +62,7 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
   expect_refused(run_freight({"predict", model, dir + "/bad.csv"}), 3, {"bad.csv:2", "column length", "'long'"});
   write_file(dir + "/less.csv", "colour,lenght\nred,1\n");
   expect_refused(run_freight({"predict", model, dir + "/less.csv"}), 3,
-                 {"less.csv", "no column length", "is it lenght"});
+                 {"less.csv", "no column length", "did you mean lenght"});
   expect_refused(run_freight({"predict", model, "--text", "red"}), 2, {"--text", "baseline", "reads no texts"});
 
   const Ran shown = run_freight({"models", "show", model, "--json"});

@@ -34,10 +34,10 @@ std::string trained(const std::string& dir) {
   const Ran r = with_columns(
       {"train", dir + "/reviews.csv", "--model", "text_bow", "--lr", "0.02", "--max-length", "16", "-o", dir + "/run"});
   EXPECT_EQ(r.code, 0) << r.err;
-  EXPECT_NE(r.err.find("160 train, 40 test, 2 classes"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("160 train, 40 validation, 2 classes"), std::string::npos) << r.err;
   EXPECT_NE(r.err.find("note    vocabulary of "), std::string::npos) << r.err;
   EXPECT_NE(r.err.find(" doc/s"), std::string::npos) << r.err;
-  EXPECT_NE(r.out.find("test accuracy 100.00 %"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("validation accuracy 100.00 %"), std::string::npos) << r.out;
   EXPECT_NE(r.out.find("--text \"...\""), std::string::npos) << r.out;
   return dir + "/run/model.safetensors";
 }

@@ -129,7 +129,7 @@ TEST(TrainCommand, ADryRunChecksModelDataAndWeightsAndWritesNothing) {
     args.insert(args.begin(), {"train", "--dry-run", "-o", dir + "/run"});
     return run_freight(args);
   };
-  expect_refused(dry({dir, "--model", "lenett"}), 2, {"lenett", "did you mean 'lenet'"});
+  expect_refused(dry({dir, "--model", "lenett"}), 2, {"lenett", "did you mean lenet"});
   expect_refused(dry({dir + "/nowhere"}), 3, {"nowhere"});
   expect_refused(dry({dir, "--model", "mlp", "--weights", dir + "/none.safetensors"}), 3, {"none.safetensors"});
   expect_refused(dry({dir, "--model", "mlp", "--num-classes", "9"}), 2, {"returns 9 classes", "has 10"});
@@ -227,7 +227,7 @@ TEST(TrainCommand, RefusesWhatCannotWorkBeforeAnythingIsWritten) {
     std::vector<std::string> parts;
   };
   const Row rows[] = {
-      {{"--model", "lenett"}, 2, {"lenett", "did you mean 'lenet'?"}},
+      {{"--model", "lenett"}, 2, {"lenett", "did you mean lenet?"}},
       {{"--lerning-rate", "1"}, 2, {"--lerning-rate", "did you mean --learning-rate?"}},
       {{"--patience", "3"}, 2, {"--patience", "--early-stop", "networks have no early stopping yet"}},
       {{"--freeze", "3"}, 2, {"--freeze", "no flag for frozen layers yet", "docs/cpp.md"}},
@@ -442,7 +442,7 @@ TEST(PredictCommand, AgreesWithEvaluationOnStoredImages) {
   EXPECT_DOUBLE_EQ(100.0 * static_cast<double>(right) / 150.0, e.at("top1").get<double>());
 }
 
-TEST(PredictCommand, TakesColourAndOtherSizesAndPrintsLinesOrCsv) {
+TEST(PredictCommand, TakesColorAndOtherSizesAndPrintsLinesOrCsv) {
   const std::string dir = small_digits();
   const std::string model = trained(dir), path = dir + "/big, colour.png";
   io::save_png(path, Array(DType::u8, {60, 90, 3}));

@@ -166,7 +166,7 @@ TEST(CpuTile, ReductionsThatAreReadInsideAgreeWithTheReference) {
   }
 }
 
-// What the gradient of a normalisation behind a relu is made of: masks that are tested, stored or made from memory, and
+// What the gradient of a normalization behind a relu is made of: masks that are tested, stored or made from memory, and
 // sums of products. The product, the masks and the condition are read again, or not.
 TEST(CpuTile, MasksAndSumsOfProductsAgreeWithTheReference) {
   for (const Shape& s : kShapes) {

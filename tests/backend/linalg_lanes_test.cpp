@@ -139,7 +139,7 @@ void expect_neighbours_of_bad_ones(int64_t n) {
   EXPECT_TRUE(any);
 }
 
-TEST(LinalgLanes, ABadMatrixLeavesItsNeighboursAlone) {
+TEST(LinalgLanes, ABadMatrixLeavesItsNeighborsAlone) {
   for (const int64_t n : {1, 4, 5, 16, 23}) {
     expect_neighbours_of_bad_ones<float>(n);
     expect_neighbours_of_bad_ones<double>(n);
@@ -326,7 +326,7 @@ void expect_neighbours_of_bad_systems(int64_t n, int64_t k) {
   EXPECT_TRUE(any);
 }
 
-TEST(LinalgLanes, ABadSystemLeavesItsNeighboursAlone) {
+TEST(LinalgLanes, ABadSystemLeavesItsNeighborsAlone) {
   for (const int64_t n : {1, 4, 5, 16, 23}) {
     for (const int64_t k : {1, 3}) {
       expect_neighbours_of_bad_systems<float>(n, k);

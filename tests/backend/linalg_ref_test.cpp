@@ -1,4 +1,4 @@
-// The factorisations of the reference backend fulfil their defining equations, for matrices that try them, and equal
+// The factorizations of the reference backend fulfil their defining equations, for matrices that try them, and equal
 // what NumPy 1.26 (OpenBLAS 0.3) answers where the answer is unique; on NaN and infinities they end.
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ void each_square(F f) {
   }
 }
 
-// ---- each factorisation ----
+// ---- each factorization ----
 
 struct Lu {
   Dense lu;
@@ -399,7 +399,7 @@ TEST(LinalgRef, ErrorsNameTheMatrixOfTheBatch) {
                [&] { run_op(Op::lu_factor, LuAttrs{.refuse_singular = true}, {one}); });
 }
 
-TEST(LinalgRef, MatricesOfABatchAreFactorisedEachForItself) {
+TEST(LinalgRef, MatricesOfABatchAreFactorizedEachForItself) {
   const Array x = batch(kGiven);
   const auto usv = run_op(Op::svd, SvdAttrs{}, {x});
   const auto s = usv[1].to_vector<float>();

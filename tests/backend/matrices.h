@@ -1,4 +1,4 @@
-// Matrices that try factorisations, and how well results fulfil their defining equations: LAPACK's test ratios,
+// Matrices that try factorizations, and how well results fulfil their defining equations: LAPACK's test ratios,
 // ||A - L U|| / (||A|| max(M, N) eps) and their like, which are below 30 where an algorithm is stable.
 #pragma once
 #include <algorithm>

@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, WinogradOf,
                            return cat("n", s.n, "c", s.c, "h", s.h, "w", s.w, "o", s.o, "pad", s.pad, "taps", s.taps);
                          });
 
-// Frozen weights are served with: what is no number in one image must not reach its neighbours.
+// Frozen weights are served with: what is no number in one image must not reach its neighbors.
 TEST(WinogradFrozen, ImagesStayApart) {
   const ConvProblem p = convolution({2, 16, 13, 13, 16, 1});
   ConvReference r(p);

@@ -27,6 +27,17 @@ namespace {
 TEST(Strings, NearestNamesTheLikelyTypo) {
   EXPECT_EQ(nearest("epohcs", {"epochs", "batch-size", "lr"}), "epochs");
   EXPECT_EQ(nearest("zzz", {"epochs", "batch-size"}), "");
+  EXPECT_EQ(nearest("adma", {"sgd", "adam", "adamw"}), "adam");
+  EXPECT_EQ(nearest("optimizer", {"optimizer.lr"}), "optimizer.lr");
+  EXPECT_EQ(nearest("lenet", {"lenet", "lenet5"}), "lenet");
+}
+
+TEST(Strings, NearestIsSilentWhereNothingIsAMisspelling) {
+  EXPECT_EQ(nearest("iris", {"digits", "titanic"}), "");
+  EXPECT_EQ(nearest("momentum.weight", {"m.weight"}), "");
+  EXPECT_EQ(nearest("price", {"rooms", "prime_rate"}), "");
+  EXPECT_EQ(nearest("age", {"wage_of_all", "area"}), "");
+  EXPECT_EQ(nearest("", {"a", "epochs"}), "");
 }
 
 TEST(Strings, NamesDoNotMoveTheCursor) {

@@ -69,8 +69,9 @@ TEST(CommTimes, AreListedAndReadAgain) {
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0], "4 ranks: an all-reduce takes 2.00 us + bytes / 10.00 GB/s, within 0 % of each median");
   EXPECT_EQ(found[1],
-            "while all compute: products take 1.25 and other kernels 1.50 times as long as on one rank alone, the "
-            "slowest rank's step 1.06 of the mean; a sum 2.00 us + bytes / 2.00 GB/s, and takes 0.25 ms of computing "
+            "while all ranks compute: matmuls take 1.25 and other kernels 1.50 times as long as on one rank alone, the "
+            "slowest rank's step 1.06 of the mean; an all-reduce takes 2.00 us + bytes / 2.00 GB/s, and costs 0.25 ms "
+            "of computing "
             "for each MB");
   const std::vector<CommTimes> again =
       bench::read_comm_times(bench::to_json("box", "shared memory", {one, four}), "test");

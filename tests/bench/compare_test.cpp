@@ -61,7 +61,7 @@ Comparison comparison() {
   c.curves[2].watts_low = 60;
   c.curves[2].watts_high = 100;
   c.curves[2].power = "60 to 100 % of 100 W";
-  c.curves[1].points.push_back({.batch = 64, .skipped = "needs 3 GiB, free are 2 GiB"});
+  c.curves[1].points.push_back({.batch = 64, .skipped = "needs 3 GiB, free: 2 GiB"});
   c.curves[0].step_times = {step_time("fc1", 0.002, plan::Bound::compute),
                             backward(step_time("fc1", 0.001, plan::Bound::memory)),
                             backward(step_time("", 0.001, plan::Bound::launch))};
@@ -125,8 +125,8 @@ TEST(EpochCost, CountsWholeBatchesAtTheMovedTime) {
 
 TEST(Utilisation, IsOfTheDensePeak) {
   const Comparison c = comparison();
-  EXPECT_DOUBLE_EQ(utilisation(c.curves[0], *c.curves[0].at(4)), 1);
-  EXPECT_DOUBLE_EQ(utilisation(c.curves[1], c.curves[1].points.back()), 0);
+  EXPECT_DOUBLE_EQ(utilization(c.curves[0], *c.curves[0].at(4)), 1);
+  EXPECT_DOUBLE_EQ(utilization(c.curves[1], c.curves[1].points.back()), 0);
 }
 
 TEST(Layers, AreSummedOverForwardAndBackwardWithTheLongestBound) {
@@ -148,7 +148,7 @@ TEST(Listings, ShowEveryBatchAndWhyOneWasLeftOut) {
   EXPECT_EQ(l.rows[0][1], "cpu");
   EXPECT_EQ(l.rows[2][1], "~ Far & away");
   ASSERT_EQ(l.rows[9].size(), 1u);
-  EXPECT_EQ(l.rows[9][0], "64  opencl:0: skipped, needs 3 GiB, free are 2 GiB");
+  EXPECT_EQ(l.rows[9][0], "64  opencl:0: skipped, needs 3 GiB, free: 2 GiB");
   for (size_t i = 0; i < 9; ++i) EXPECT_EQ(l.rows[i].size(), l.header.size());
   EXPECT_EQ(layer_listing(comparison(), 1).rows.size(), 2u);  // one layer, and how many take less
 }
@@ -170,7 +170,7 @@ TEST(ComparisonJson, HoldsWhatIsKnownAndNullElsewhere) {
   EXPECT_EQ(opencl.at("crossover").at("kind"), "at");
   EXPECT_EQ(opencl.at("crossover_moved").at("kind"), "never");
   EXPECT_EQ(opencl.at("crossover_moved").at("batch"), nullptr);
-  EXPECT_EQ(opencl.at("points").at(3).at("skipped"), "needs 3 GiB, free are 2 GiB");
+  EXPECT_EQ(opencl.at("points").at(3).at("skipped"), "needs 3 GiB, free: 2 GiB");
   EXPECT_EQ(opencl.at("points").at(0).at("epoch_dollars"), nullptr);
   EXPECT_EQ(j.at("devices").at(2).at("crossover_moved"), nullptr);
   EXPECT_EQ(j.at("devices").at(0).at("layers").size(), 2u);
@@ -203,7 +203,7 @@ Json opened(const std::string& html) {
   return Json::parse(io::read_text(dir / "out.json"), nullptr, false);
 }
 
-TEST(ComparisonPage, DrawsCurvesRooflineAndTimelineForReadersWithoutColour) {
+TEST(ComparisonPage, DrawsCurvesRooflineAndTimelineForReadersWithoutColor) {
   const std::string html = to_html(comparison());
   EXPECT_EQ(html.find("net<1>"), std::string::npos);
   EXPECT_NE(html.find("Far &amp; away"), std::string::npos);

@@ -66,7 +66,7 @@ TEST(Compare, MeasuresWhatIsHereAndPredictsWhatIsNot) {
       EXPECT_GT(p.seconds, 0) << p.skipped;
       EXPECT_GT(p.moved_seconds, 0);
       EXPECT_GT(p.flops, 0);
-      EXPECT_GT(utilisation(curve, p), 0);
+      EXPECT_GT(utilization(curve, p), 0);
     }
     EXPECT_FALSE(curve.step_times.empty());
     EXPECT_FALSE(curve.assumed.empty());

@@ -114,7 +114,7 @@ TEST(LossOverANetwork, AStoppedProcessIsNamedWithinThreeSeconds) {
       const std::string& report = ends[static_cast<size_t>(r)].report;
       EXPECT_TRUE(holds(report, cat("error 7: all_reduce: rank ", victim, " failed: its process ",
                                     ranks.process(victim), " on host ")) &&
-                  holds(report, " sent no heartbeat for 2.5 s, though its host responds: it is stopped or hangs") &&
+                  holds(report, " sent no heartbeat for 2.5 s, though its host responds: it is stopped or hung") &&
                   holds(report, cat("rank ", victim, " was last in barrier at step 41")) && holds(report, "step 42"))
           << report;
     }
@@ -142,7 +142,7 @@ TEST(LossOverANetwork, ASlowRankIsNamedAsSlowAndNotAsLost) {
   const std::vector<RankEnd> ends = ranks.finish(30);
   const std::string& told = ends[0].report;
   EXPECT_TRUE(holds(told, "came through: ") && holds(told, "rank 1 on host ") &&
-              holds(told, " is slow: rank 0 waits for it in barrier at step 7 for 5 s; its heartbeats come"))
+              holds(told, " is slow: rank 0 waits for it in barrier at step 7 for 5 s; its heartbeats arrive"))
       << told;
   EXPECT_EQ(ends[1].report, "came through: ");
 }
@@ -162,7 +162,7 @@ TEST(LossOverANetwork, ARankThatLivesAndDoesNotComeIsNamedWhenTheTimeIsOver) {
   });
   const std::vector<RankEnd> ends = ranks.finish(30);
   EXPECT_TRUE(holds(ends[0].report, "error 7: barrier: rank 1 did not respond within 2 s: its process ") &&
-              holds(ends[0].report, "lives and is slow or hangs; rank 1 was last in barrier at step 0"))
+              holds(ends[0].report, "is alive, but slow or hung; rank 1 was last in barrier at step 0"))
       << ends[0].report;
   EXPECT_TRUE(holds(ends[1].report, "error 7: barrier: rank 1 did not respond within 2 s")) << ends[1].report;
 }
@@ -332,7 +332,7 @@ TEST(NetworkMeeting, RefusesAnotherTokenAndGoesOnWithoutItsOwner) {
   const std::vector<RankEnd> ends = ranks.finish(30);
   EXPECT_EQ(ends[0].report, "came through");
   EXPECT_EQ(ends[1].report, "came through");
-  EXPECT_TRUE(holds(ends[2].report, "error 2: rendezvous: it got another token") ||
+  EXPECT_TRUE(holds(ends[2].report, "error 2: rendezvous: it was given a different token") ||
               holds(ends[2].report, "error 7: rendezvous: rank 0 at"))
       << ends[2].report;
 }
@@ -348,7 +348,7 @@ TEST(NetworkMeeting, SaysThatSomebodyCameWithAnotherToken) {
   EXPECT_TRUE(holds(ends[0].report, "error 7: rendezvous: rank 1 did not respond within 1.5 s") &&
               holds(ends[0].report, "a process on 127.0.0.1 has another token"))
       << ends[0].report;
-  EXPECT_TRUE(holds(ends[1].report, "error 2: rendezvous: it got another token")) << ends[1].report;
+  EXPECT_TRUE(holds(ends[1].report, "error 2: rendezvous: it was given a different token")) << ends[1].report;
 }
 
 // A rank 0 that is none cannot make a rank believe it is one.

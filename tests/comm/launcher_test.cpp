@@ -59,7 +59,7 @@ TEST(Launcher, GivesEachProcessItsNumbersAndItsLog) {
   o.result = dir / "result";
   const JobEnd end = comm::run_job(o);
   EXPECT_FALSE(end.failed()) << to_string(end);
-  EXPECT_EQ(to_string(end), "all ranks ended well");
+  EXPECT_EQ(to_string(end), "all ranks succeeded");
   EXPECT_EQ(read_text(o.result), "out 0 of 3, 0 of 3\n");
   const std::string job = read_text(dir / "logs/rank-0.log");
   EXPECT_EQ(job.size(), std::string("job \n").size() + 32) << job;

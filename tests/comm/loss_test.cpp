@@ -70,7 +70,7 @@ TEST(LossOfARank, FiftyKillsAreNamedByAllOthersWithinThreeSeconds) {
       const bool met = holds(report, cat("rank ", victim, " failed: its process ", ranks.process(victim))) &&
                        holds(report, cat("(rank ", r, " of ", world, ", step ")) && holds(report, ", host ");
       const bool before_meeting = holds(report, "rendezvous: rank ") &&
-                                  holds(report, "ended before all ranks had come") &&
+                                  holds(report, "ended before all ranks had joined") &&
                                   holds(report, cat("rank ", victim));
       EXPECT_TRUE(holds(report, "error 7: ") && (met || before_meeting)) << "round " << round << ": " << report;
     }

@@ -25,7 +25,7 @@ void expect_tree(int parts, int64_t count) {
   EXPECT_EQ(sum.back(), T{7}) << "wrote behind the end";
 }
 
-TEST(TreeSum, AddsNeighboursThenTheirNeighbours) {
+TEST(TreeSum, AddsNeighborsThenTheirNeighbors) {
   for (int parts = 1; parts <= 17; ++parts) {
     for (const int64_t count : {0, 1, 7, 255, 256, 257, 512, 1000, 2049}) {
       expect_tree<float>(parts, count);

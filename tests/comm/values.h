@@ -41,7 +41,7 @@ T plain_plus(T a, T b) {
   }
 }
 
-// The tree, written down level by level: neighbours are added, then neighbours of these; one without a neighbour moves
+// The tree, written down level by level: neighbors are added, then neighbors of these; one without a neighbor moves
 // up as it is.
 template <class T>
 T expected_sum(int world, int64_t i) {

@@ -1,4 +1,4 @@
-// What rides on convolutions in training in f16: the moments of their channels, and the normalisation before them. On
+// What rides on convolutions in training in f16: the moments of their channels, and the normalization before them. On
 // the fake cuDNN, which has engines for it where the real one of 9.19 was seen to have them
 // (tests/gpu/fused_plans_test.cpp).
 #include <gtest/gtest.h>
@@ -138,7 +138,7 @@ OpCase normed(const Layer& layer, Kept kept) {
   return {cat("normed ", layer.x, " ", layer.w, " / ", layer.stride), g, in, 8};
 }
 
-TEST_F(CudaDnnFused, ConvolutionsAndGradientsOfFiltersNormaliseWhatTheyRead) {
+TEST_F(CudaDnnFused, ConvolutionsAndGradientsOfFiltersNormalizeWhatTheyRead) {
   std::vector<OpCase> cases;
   for (const Layer& layer : kLayers) {
     cases.push_back(normed(layer, Kept::no));
@@ -175,13 +175,13 @@ TEST_F(CudaDnnFused, ChannelsThatAreScaledAlikeMayBeShiftedOtherwise) {
   check_results(both, results_of(plan, both), "cuda:0");
 }
 
-TEST_F(CudaDnnFused, WhatSomebodyElseReadsIsStoredAndNormalisedOnce) {
+TEST_F(CudaDnnFused, WhatSomebodyElseReadsIsStoredAndNormalizedOnce) {
   const OpCase c = normed(kLayers[0], Kept::yes);
   EXPECT_EQ(steps_with(*plan_for(c.graph, {.backend = "cuda:0", .deterministic = true}), ":normed:"), 0);
   compare_together({c}, "cuda:0");
 }
 
-TEST_F(CudaDnnFused, NormalisedByAKernelBeforeTheConvolutionChannelsAreTheSame) {
+TEST_F(CudaDnnFused, NormalizedByAKernelBeforeTheConvolutionChannelsAreTheSame) {
   const Told refuses("FAKE_CUDNN_REFUSES_FUSIONS");
   const OpCase c = normed({{2, 8, 6, 7}, {16, 8, 3, 3}, 2}, Kept::no);
   const auto plan = plan_for(c.graph, {.backend = "cuda:0"});
@@ -193,7 +193,7 @@ struct Net {
   const char* name;
   models::Options options;
   double lr;
-  int normed;        // convolutions that read normalised channels which nobody else reads
+  int normed;        // convolutions that read normalized channels which nobody else reads
   bool activations;  // are what the arena is large for
 };
 class NetsInF16 : public CudaDnnFused, public ::testing::WithParamInterface<Net> {};

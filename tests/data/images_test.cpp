@@ -130,7 +130,7 @@ TEST(ImageFolder, AClassThatTrainLacksIsAnError) {
   const TemporaryDir dir;
   write_images(dir / "train", {"rose", "tulip"}, 2);
   write_images(dir / "val", {"rose", "tulips"}, 2);
-  expect_error(ErrorKind::data, {"val/tulips", "class tulips is not in", "is it tulip?"},
+  expect_error(ErrorKind::data, {"val/tulips", "class tulips is not in", "did you mean tulip?"},
                [&] { load_small(dir.path()); });
   fs::rename(dir / "val/tulips", dir / "val/oak");
   expect_error(ErrorKind::data, {"class oak is not in", "/train, whose classes are rose, tulip"},
@@ -314,7 +314,7 @@ TEST_P(BadSamples, StopTheLoaderOrAreLeftOutAndNamed) {
   }
   EXPECT_EQ(named.size(), total);
 }
-TEST_P(BadSamples, LeaveTheOtherSamplesTheirNeighboursInEachPieceOfAMixedBatch) {
+TEST_P(BadSamples, LeaveTheOtherSamplesTheirNeighborsInEachPieceOfAMixedBatch) {
   const TemporaryDir dir;
   write_images(dir.path(), {"a", "b"}, 5);
   write_bad_files(dir / "b");

@@ -35,7 +35,7 @@ std::string table_of(const List& l) {
 }
 
 class ImageLists : public ::testing::TestWithParam<List> {};
-TEST_P(ImageLists, AreRecognised) {
+TEST_P(ImageLists, AreRecognized) {
   const List& l = GetParam();
   const TemporaryDir dir;
   put(dir / "list.csv", table_of(l));
@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& p) { return p.param.name; });
 
 class TextTables : public ::testing::TestWithParam<List> {};
-TEST_P(TextTables, AreRecognised) {
+TEST_P(TextTables, AreRecognized) {
   const List& l = GetParam();
   const TemporaryDir dir;
   put(dir / "table.csv", table_of(l));
@@ -281,13 +281,13 @@ TEST(ClassNames, AFileThatNamesOneTwiceIsRefused) {
 
 TEST(ClassNames, ThatDifferInUnicodeFormAloneAreToldSo) {
   EXPECT_NE(class_hint(kDecomposed, {"z", kComposed}).find("only in Unicode form"), std::string::npos);
-  EXPECT_EQ(class_hint("cat", {"cats", "dog"}), "; is it cats?");
+  EXPECT_EQ(class_hint("cat", {"cats", "dog"}), "; did you mean cats?");
   const TemporaryDir dir;
   for (const char* name : {kComposed, "z"}) put(dir / cat("train/", name, "/1.png"), "x");
   for (const char* name : {kDecomposed, "z"}) put(dir / cat("val/", name, "/1.png"), "x");
   expect_error(ErrorKind::data, {"val/", "only in Unicode form"}, [&] { load(dir.path()); });
   put(dir / "l.csv", cat("path,label\na.png,", kComposed, "\nb.png,", kDecomposed, "\nc.png,z\nd.png,z\n"));
-  EXPECT_NE(load(dir / "l.csv").train.note.find("Unicode form alone"), std::string::npos);
+  EXPECT_NE(load(dir / "l.csv").train.note.find("only in Unicode form"), std::string::npos);
 }
 
 TEST(NamedSets, AFolderHereGoesBeforeThem) {

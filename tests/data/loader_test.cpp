@@ -149,7 +149,7 @@ TEST(LoaderTest, DropsTheShortBatchWhenAsked) {
   EXPECT_EQ(loader.samples_per_epoch(), 18);
 }
 
-TEST(LoaderTest, NormalisesAndOrdersMemory) {
+TEST(LoaderTest, NormalizesAndOrdersMemory) {
   Dataset set = colour_set(3);
   set.mean = {0.1f, 0.2f, 0.3f};
   set.std = {0.5f, 0.25f, 2.0f};
@@ -289,7 +289,7 @@ TEST(LoaderTest, ServesFloatTargets) {
   EXPECT_NEAR(it->images.data<float>()[2], 0.0f, 1e-6);  // the mean row
 }
 
-TEST(LoaderTest, MixupBlendsNeighboursAndTheirLabels) {
+TEST(LoaderTest, MixupBlendsNeighborsAndTheirLabels) {
   for (const int workers : {0, 3}) {
     const LoaderOptions plain{.batch_size = 6, .shuffle = true, .seed = 3, .workers = 0};
     LoaderOptions mixed = plain;
@@ -392,7 +392,7 @@ TEST(LoaderTest, CutmixSharesOutTheAreaInTheLabels) {
   }
 }
 
-TEST(LoaderTest, ErasesARectangleOfTheMeanColour) {
+TEST(LoaderTest, ErasesARectangleOfTheMeanColor) {
   Dataset set = colour_set(200);
   set.images = Array(DType::u8, {200, 3, 20, 20});
   std::fill_n(set.images.data<uint8_t>(), set.images.numel(), uint8_t{255});

@@ -32,7 +32,7 @@ TEST(Resample, KeepsConstantsMeansAndEqualSizes) {
   EXPECT_EQ(resampled(checks, 2, 4, 1), checks.to_vector<int>());
   // Antialiased: fine detail averages out instead of one phase being picked.
   for (const int v : resampled(checks, 1, 1, 1)) EXPECT_NEAR(v, 128, 1);
-  // Doubling a row of two: the quarter points between the centres, as PIL and PyTorch (antialias=True) give.
+  // Doubling a row of two: the quarter points between the centers, as PIL and PyTorch (antialias=True) give.
   EXPECT_EQ(resampled(Array::of<uint8_t>({0, 100}, {1, 2, 1}), 1, 4, 1), (std::vector<int>{0, 25, 75, 100}));
 }
 
@@ -53,7 +53,7 @@ TEST(Resample, MirrorsAndCuts) {
   }
 }
 
-TEST(Resample, GreyAndColour) {
+TEST(Resample, GrayAndColor) {
   const Array rgb = Array::of<uint8_t>({255, 0, 0, 0, 255, 0, 0, 0, 255, 9, 9, 9}, {1, 4, 3});
   EXPECT_EQ(resampled(rgb, 1, 4, 1), (std::vector<int>{76, 150, 29, 9}));
   EXPECT_EQ(resampled(Array::of<uint8_t>({7}, {1, 1, 1}), 1, 1, 3), (std::vector<int>{7, 7, 7}));
@@ -80,17 +80,17 @@ TEST(Resample, FloatsAreTheBytesScaled) {
   }
 }
 
-TEST(CentreCrop, IsTorchvisionsResizeAndCentreCrop) {
+TEST(CentreCrop, IsTorchvisionsResizeAndCenterCrop) {
   const ImageGeometry g{.channels = 3, .rows = 224, .columns = 224, .resize = 256};
-  const Box wide = centre_crop(512, 1000, g);  // becomes 256 x 500, then columns 138 to 362
+  const Box wide = center_crop(512, 1000, g);  // becomes 256 x 500, then columns 138 to 362
   EXPECT_DOUBLE_EQ(wide.y, 32);
   EXPECT_DOUBLE_EQ(wide.rows, 448);
   EXPECT_DOUBLE_EQ(wide.x, 276);
   EXPECT_DOUBLE_EQ(wide.columns, 448);
-  const Box whole = centre_crop(30, 50, {.channels = 1, .rows = 8, .columns = 8, .resize = 0});
+  const Box whole = center_crop(30, 50, {.channels = 1, .rows = 8, .columns = 8, .resize = 0});
   EXPECT_DOUBLE_EQ(whole.columns, 50);
   // Smaller than the crop: it grows.
-  const Box small = centre_crop(10, 10, g);
+  const Box small = center_crop(10, 10, g);
   EXPECT_NEAR(small.rows, 8.75, 1e-9);
 }
 
@@ -127,7 +127,7 @@ TEST(ImageReader, ScaledDecodingChangesAViewLittle) {
     const ImageGeometry g{.channels = 3, .rows = side, .columns = side, .resize = side + side / 8};
     Array fast(DType::u8, {3, side, side}), exact(DType::u8, {3, side, side});
     ImageReader().evaluation_view(bytes_of(jpeg), "a.jpg", g, Mirror::no, fast.data<uint8_t>());
-    Resampler().run(view_of(pixels), centre_crop(640, 900, g), Mirror::no, 3, side, side, exact.data<uint8_t>());
+    Resampler().run(view_of(pixels), center_crop(640, 900, g), Mirror::no, 3, side, side, exact.data<uint8_t>());
     double sum = 0;
     for (int64_t i = 0; i < fast.numel(); ++i) sum += std::abs(fast.data<uint8_t>()[i] - exact.data<uint8_t>()[i]);
     EXPECT_LT(sum / static_cast<double>(fast.numel()), 3.0) << side;

@@ -32,7 +32,7 @@ TEST(TableSets, AreInTheCatalogAndNoOtherContent) {
   }
   EXPECT_EQ(tables, 10);
   expect_error(ErrorKind::data, {"is a table", "--model gbdt"}, [] { load("adult"); });
-  expect_error(ErrorKind::data, {"digits", "is no table"}, [] { Source("digits").table(); });
+  expect_error(ErrorKind::data, {"digits", "is not a table"}, [] { Source("digits").table(); });
 }
 
 TEST(TableSets, RealOnesHaveTheRowsTheTargetAndTheColumnsThatAreTold) {

@@ -255,7 +255,7 @@ TEST(TextSource, WhatIsNoTextIsNotTakenForIt) {
   EXPECT_FALSE(is_text_source(dir / "picture.png"));
   EXPECT_FALSE(is_text_source(dir / "nothing.csv"));
   put(dir / "train.csv", "text,label\nonly one class,a\n");
-  expect_error(ErrorKind::data, {"train.csv", "one class alone, a"}, [&] { load_text_source(dir.path(), "s"); });
+  expect_error(ErrorKind::data, {"train.csv", "only one class, a"}, [&] { load_text_source(dir.path(), "s"); });
   put(dir / "train.csv", "text,label\n");
   expect_error(ErrorKind::data, {"train.csv", "no documents"}, [&] { load_text_source(dir.path(), "s"); });
   put(dir / "train.tsv", "text\tlabel\n");

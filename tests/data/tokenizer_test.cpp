@@ -30,7 +30,7 @@ TEST(Unicode, Utf8FaultsAreFoundAtTheirByte) {
   EXPECT_EQ(utf8_fault("x\xf4\x90\x80\x80"), 1u);
 }
 
-TEST(Words, AreFoldedAndNormalised) {
+TEST(Words, AreFoldedAndNormalized) {
   EXPECT_EQ(words("The CAT"), (Words{"the", "cat"}));
   EXPECT_EQ(words("Stra\xc3\x9f"
                   "e"),
@@ -101,7 +101,7 @@ TEST(BytePairs, GiveBackEveryTextWhenExact) {
   EXPECT_EQ(std::count(unknown.begin(), unknown.end(), kUnknown), 1);
 }
 
-TEST(BytePairs, NormaliseForClassesAndLearnTheSameEachTime) {
+TEST(BytePairs, NormalizeForClassesAndLearnTheSameEachTime) {
   const TokenizerOptions o{.kind = TokenizerKind::bpe, .limit = 100};
   const auto a = learn_tokenizer(verses(), o), b = learn_tokenizer(verses(), o);
   EXPECT_EQ(a->stored().to_vector<int>(), b->stored().to_vector<int>());

@@ -120,7 +120,7 @@ TEST(Fuzz, Webp) {
 }
 
 TEST(Fuzz, Gif) {
-  // Two frames of 3 x 2 in two colours, the first interlaced and transparent.
+  // Two frames of 3 x 2 in two colors, the first interlaced and transparent.
   const std::string palette("\0\0\0\xff\xff\xff", 6), pixels("\x08\x07\x00\x01\x04\x10\x28\x30\x20\x00", 10);
   const std::string frame = "," + le(0, 4) + le(3, 2) + le(2, 2);
   fuzz_image("GIF89a" + le(4, 2) + le(3, 2) + "\x80" + std::string(2, '\0') + palette + "!\xf9\x04" + "\x01" +

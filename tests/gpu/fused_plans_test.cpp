@@ -1,5 +1,5 @@
 // Which engines cuDNN takes on an sm_90 for what rides on convolutions in training in f16: moments of channels and the
-// normalisation before. Asked of the real library without a device and compared with a checked-in table; that the plans
+// normalization before. Asked of the real library without a device and compared with a checked-in table; that the plans
 // are fast, or right, only a device can tell.
 #include <gtest/gtest.h>
 

@@ -24,7 +24,7 @@ Array ramp(const Shape& shape) {
   return a;
 }
 
-TEST(Image, PngRoundTripsGreyAndColour) {
+TEST(Image, PngRoundTripsGrayAndColor) {
   const TemporaryDir dir;
   for (const Shape& shape : {Shape{5, 9, 1}, Shape{5, 9, 3}, Shape{1, 1, 3}}) {
     const Array a = ramp(shape);
@@ -81,7 +81,7 @@ double mean_difference(const Array& a, const Array& b) {
   return sum / static_cast<double>(a.numel());
 }
 
-TEST(Image, JpegsOfAllColourSpacesBecomeGreyOrRgb) {
+TEST(Image, JpegsOfAllColorSpacesBecomeGrayOrRgb) {
   const Array rgb = waves(40, 56), grey = waves(40, 56, 1);
   EXPECT_LT(mean_difference(decode_image(bytes_of(encode_jpeg(rgb, {.across = 1, .down = 1})), "a.jpg"), rgb), 3);
   EXPECT_LT(mean_difference(decode_image(bytes_of(encode_jpeg(grey, {.space = JCS_GRAYSCALE})), "g.jpg"), grey), 3);
@@ -217,7 +217,7 @@ TEST(Image, APartOfAJpegEqualsThatPartOfTheWhole) {
         ASSERT_LE(left, first(q.x));
         ASSERT_GE(top + part.rows, std::min(whole.rows, first(q.y + q.rows)));
         ASSERT_GE(left + part.columns, std::min(whole.columns, first(q.x + q.columns)));
-        // Without the columns at the part's own borders, whose colours have no neighbours to be interpolated with.
+        // Without the columns at the part's own borders, whose colors have no neighbors to be interpolated with.
         const int64_t margin = 2;
         for (int64_t y = 0; y < part.rows; ++y) {
           for (int64_t x = left == 0 ? 0 : margin;

@@ -309,7 +309,7 @@ TEST(Gif, TruncatedFilesAreRefused) {
   }
 }
 
-TEST(Gif, FalseSizesAndColoursAreRefused) {
+TEST(Gif, FalseSizesAndColorsAreRefused) {
   std::string huge = gif_of({});
   huge.replace(6, 4, std::string("\xff\xff\xff\xff", 4));
   expect_error(ErrorKind::data, {"huge.gif", "65535 x 65535", "expected 1 to 134217728 pixels"},

@@ -266,7 +266,7 @@ TEST(TorchFile, TensorsThatLieAreRefused) {
   refused("unknown class torch.float32", {.storage = "float32"});
   refused("got 6 arguments", {.function = "_rebuild_tensor_v3"});
   refused("boolean element 2 is 128", {.storage = "BoolStorage", .size = 16, .shape = {16}});
-  expect_refused({"'w': is there twice"},
+  expect_refused({"'w': appears twice"},
                  torch_zip(kHead + dict_of("w", tensor_of({})) + "(" + text_of("w") + tensor_of({}) + "u."));
 }
 

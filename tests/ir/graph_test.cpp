@@ -186,7 +186,7 @@ TEST(Infer, ElementsOfAResultAndPlacesOfAPermutationAreLimited) {
   EXPECT_NE(refusal({kRows + 1, 1}, true).find("expected at most 2147483648"), std::string::npos);
 }
 
-TEST(Verify, ShowsTheNeighbourhoodOfAFault) {
+TEST(Verify, ShowsTheNeighborhoodOfAFault) {
   Graph g = small_graph();
   g.values[g.nodes[3].out()].type.shape = {64, 127};
   try {

@@ -193,7 +193,7 @@ TEST(Layers, OnesOwnIsACitizenOfSpecs) {
   expect_error(ErrorKind::usage, {"Scale", "factor must not be negative", "got -1", "(0, net.json)"}, [] {
     from_spec(R"({"format":"freight-model-1","input":[3],"net":[{"type":"Scale","factor":-1}]})", "net.json");
   });
-  expect_error(ErrorKind::usage, {"unknown layer 'Scales'", "did you mean 'Scale'?"},
+  expect_error(ErrorKind::usage, {"unknown layer 'Scales'", "did you mean Scale?"},
                [] { from_spec(R"({"format":"freight-model-1","input":[3],"net":[{"type":"Scales"}]})"); });
 }
 

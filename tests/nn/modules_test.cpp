@@ -89,7 +89,7 @@ TEST_F(Modules, DefaultInitialValuesAreThoseOfPyTorch) {
   for (float b : conv.bias.array().to_vector<float>()) EXPECT_LE(std::abs(b), bound);
 }
 
-TEST_F(Modules, InitialisersHaveTheirMoments) {
+TEST_F(Modules, InitializersHaveTheirMoments) {
   const auto deviation = [](const Init& init, const Shape& shape) {
     double square = 0;
     const Variable v("w", {DType::f32, shape}, init);

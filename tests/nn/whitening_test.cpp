@@ -18,7 +18,7 @@ using freight::testing::expect_error;
 
 float noise(int64_t i) { return random_normal(7, 0, 0, static_cast<uint64_t>(i)); }
 
-// Images whose neighbours are alike, in space and among the channels.
+// Images whose neighbors are alike, in space and among the channels.
 Array smooth_images(int64_t n, int64_t channels = 3, int64_t side = 9) {
   Array out(DType::f32, {n, channels, side, side});
   for (int64_t i = 0; i < out.numel(); ++i) {
@@ -87,7 +87,7 @@ TEST(Whitening, ImagesThatCannotServeAreRefused) {
   expect_error(ErrorKind::data, {"whiten", "got 8 windows", "12"}, [&] { whitening.filters(); });
 }
 
-// One colour everywhere: all directions but one have no variance at all.
+// One color everywhere: all directions but one have no variance at all.
 TEST(Whitening, FlatImagesGiveFiniteFilters) {
   Array grey(DType::f32, {4, 1, 6, 6});
   std::fill_n(grey.data<float>(), grey.numel(), 0.25f);

@@ -1,5 +1,5 @@
 // Every op on every backend through passes and plan, generated from op_rows.h: results and gradients against the oracle
-// in f64, in f32, bf16 and f16, with operands that are views; the text form; behaviour at NaN and infinity.
+// in f64, in f32, bf16 and f16, with operands that are views; the text form; behavior at NaN and infinity.
 #include <algorithm>
 
 #include "freight/base/error.h"

@@ -328,7 +328,7 @@ TEST_F(Front, ActivationsAtTheirKinks) {
   for (float g : values(grad(sum(elu(x) + softplus(x)), std::vector<Tensor>{x})[0])) EXPECT_TRUE(std::isfinite(g));
 }
 
-TEST_F(Front, NormalisationsGiveZeroMeanAndUnitVariance) {
+TEST_F(Front, NormalizationsGiveZeroMeanAndUnitVariance) {
   const Tensor x = range({2, 4, 3}) * range({2, 4, 3});
   const BatchNormResult r = batch_norm(x, ones({4}), zeros({4}));
   EXPECT_NEAR(values(mean(r.y, {0, 2}))[1], 0, 1e-5);
@@ -341,7 +341,7 @@ TEST_F(Front, NormalisationsGiveZeroMeanAndUnitVariance) {
 }
 
 // Both moments come from one pass: the variance must survive a mean far from zero, and a value far from the rest, at
-// the edge of an image and in its centre, about which the moments are taken.
+// the edge of an image and in its center, about which the moments are taken.
 TEST_F(Front, BatchStatisticsHoldFarFromZero) {
   for (const auto& [at, more] : {std::pair{0, 0.0F}, {0, 1e4F}, {8 * 16 + 8, 1e4F}}) {
     for (const char* const device : {"ref", "cpu"}) {

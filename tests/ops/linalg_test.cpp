@@ -221,6 +221,15 @@ TEST(Linalg, SingularMatricesAreRefusedWhereTheyHaveNoAnswer) {
   EXPECT_EQ(cond(x, MatrixOrder::one).item<double>(), HUGE_VAL);
 }
 
+// Rounding gives such matrices a least singular value just above 0, or exactly 0, by processor.
+TEST(Linalg, TheConditionOfASingularMatrixIsInfinite) {
+  const Tensor singular = Tensor::of<double>({{1, 1}, {1, 1}});
+  const Tensor both = stack({singular, Tensor::of<double>({{1, 0}, {0, 1e-20}})});
+  EXPECT_EQ(cond(both).to_vector<double>(), (Doubles{HUGE_VAL, 1e20}));
+  EXPECT_EQ(cond(both, MatrixOrder::minus_two).to_vector<double>(), (Doubles{0, 1e-20}));
+  EXPECT_TRUE(std::isnan(cond(full({2, 2}, std::nan(""))).item<float>()));
+}
+
 TEST(Linalg, RefusalsNameWhatWasGotAndTheMend) {
   const Tensor a = zeros({3, 3}), wide_one = zeros({2, 3}), half = zeros({3, 3}, DType::bf16);
   const std::vector<std::pair<std::function<void()>, std::string>> cases = {

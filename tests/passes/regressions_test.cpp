@@ -186,7 +186,7 @@ TEST(Simplify, AWidenedValueIsSpreadAndTransposedAfterwards) {
   EXPECT_TRUE(attrs<MatmulAttrs>(product.nodes.back()).trans_a);
 }
 
-TEST(Simplify, TheCentresOfBatchStatisticsTakeNoWideCopyOfANarrowInput) {
+TEST(Simplify, TheCentersOfBatchStatisticsTakeNoWideCopyOfANarrowInput) {
   Graph g;
   Builder b(g);
   const Value x = b.one(Op::input, LeafAttrs{"x", {DType::bf16, {4, 8, 16, 16}}}, {});

@@ -1,4 +1,4 @@
-// A thousand configurations of pooling, normalisation, losses, indexing, order and reductions, drawn with a seed:
+// A thousand configurations of pooling, normalization, losses, indexing, order and reductions, drawn with a seed:
 // values, gradients and refusals must be PyTorch's (torch_random.py computes them). Skipped where no Python with torch
 // is found; FREIGHT_TORCH_PYTHON names one.
 #include <gtest/gtest.h>

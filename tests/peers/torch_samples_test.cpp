@@ -1,4 +1,4 @@
-// PyTorch's own sample inputs for pooling, normalisation, losses, indexing, order and reductions, functions and modules
+// PyTorch's own sample inputs for pooling, normalization, losses, indexing, order and reductions, functions and modules
 // (torch_samples.py reads them out of the wheel): values and first gradients must be PyTorch's, and what it refuses
 // must be refused. bench/results/torch-samples.md tells how many samples are equal, and what differs by intent with the
 // reason; FREIGHT_WRITE_DOCS=1 writes its tables anew. Skipped where no Python with torch is found;

@@ -43,7 +43,7 @@ double noise(uint32_t key, int64_t i) {
 
 constexpr int64_t kChunk = 1 << 16;
 
-// centre + scale * noise of that name.
+// center + scale * noise of that name.
 Array noisy(const std::string& name, const Shape& shape, double centre, double scale) {
   Array a(DType::f32, shape);
   auto* out = a.data<float>();

@@ -1,4 +1,4 @@
-// Colour operations, RandAugment and resizing against torchvision's results in torchvision_pixels.json (made by
+// Color operations, RandAugment and resizing against torchvision's results in torchvision_pixels.json (made by
 // torchvision_pixels.py beside it).
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ TEST(Torchvision, EqualizingAgrees) {
   EXPECT_NE(c["image"], c["pixels"]);
 }
 
-TEST(Torchvision, ColourFunctionsAgree) {
+TEST(Torchvision, ColorFunctionsAgree) {
   const Recorded& r = recorded();
   for (const json& c : r.all["functions"]) {
     const std::string name = c["name"];

@@ -1,4 +1,4 @@
-// The catalogue of devices and prices: what is shipped, and what files of a user's own may not say.
+// The catalog of devices and prices: what is shipped, and what files of a user's own may not say.
 #include "freight/plan/catalog.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Predicted scaling against what others published of many GPUs. No constant of the prediction was set by these runs:
 // the devices, links and the spread between devices have the sources that catalog/*.json and estimate.cpp name. Where
 // the publication, or another of the same software and device, says the rate of one device, the plan's step times take
-// that pace. Details and what is not modelled: bench/results/2026-11-27-scaling-predicted.txt.
+// that pace. Details and what is not modeled: bench/results/2026-11-27-scaling-predicted.txt.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,12 +15,12 @@ namespace {
 struct PublishedRun {
   const char *name, *model, *device;
   DType compute;
-  double tflops;          // in place of the catalogue's fp32; 0: that
+  double tflops;          // in place of the catalog's fp32; 0: that
   int64_t batch;          // of each device
   int64_t from, devices;  // the efficiency is of the latter, as a share of the former
   int64_t per_machine;
   const char* network;  // "": one machine
-  double rate;          // samples per second of one device; 0: the catalogue's prediction
+  double rate;          // samples per second of one device; 0: the catalog's prediction
   double published;
 };
 

@@ -160,7 +160,7 @@ TEST(Draft, ABatchHalfAsLongInBfloatAndLessWithRecompute) {
   EXPECT_GT(less.flops, base.flops);
 }
 
-TEST(Subject, TheCatalogueOfDataStandsForSetsThatAreNotHere) {
+TEST(Subject, TheCatalogOfDataStandsForSetsThatAreNotHere) {
   train::Config c;
   c.data = "cifar10";
   c.data_dir = "/nowhere";

@@ -152,7 +152,7 @@ TEST(Plot, LabelsOfManyLinesDoNotOverlap) {
   for (int i = 0; i < 40; ++i) {
     plot.series.push_back({.label = cat("<", i, ">"),
                            .points = {{0, 1}, {1, 1 + i * 1e-3}},
-                           .colour = i,
+                           .color = i,
                            .stroke = i % 2 ? Stroke::dashed : Stroke::solid});
   }
   const std::string svg = to_svg(plot);

@@ -68,9 +68,9 @@ TEST_F(TableReport, OfClassesShowsCurvesAndWhatColumnsAreWorth) {
   EXPECT_GE(t.worst[0].loss, t.worst[4].loss);
   EXPECT_EQ(t.worst[0].cells.size(), 4u);
   s.run.leaderboard = {.metric = "auc",
-                       .seconds = 3,
                        .standings = {{.learner = "gbdt", .settings = "--lr 0.05", .mean = 0.93}},
-                       .left_out = {"mlp: <slow>"}};
+                       .left_out = {"mlp: <slow>"},
+                       .seconds = 3};
   const Json page = opened({s});
   if (page.is_null()) GTEST_SKIP() << "no browser";
   const auto text = page["text"].get<std::string>();

@@ -38,7 +38,7 @@ TEST(Timeline, BarsFollowEachOtherAndFillTheLane) {
   }
 }
 
-TEST(Timeline, NeighboursOfOneNameAreOneBarAndShortOnesAreGathered) {
+TEST(Timeline, NeighborsOfOneNameAreOneBarAndShortOnesAreGathered) {
   Lane lane{.label = "d", .bars = {{"a", 1, Filling::dense}, {"a", 1, Filling::dense}, {"a", 1, Filling::hatched}}};
   EXPECT_EQ(count_of(to_svg({lane}, "t"), "<rect"), 2u);
   lane.bars = {{"long", 1, Filling::dense}};
@@ -53,7 +53,7 @@ TEST(Timeline, NeighboursOfOneNameAreOneBarAndShortOnesAreGathered) {
 }
 
 TEST(Timeline, LanesThatWereNotMeasuredAreDashedAndEmptyOnesLeftOut) {
-  const Lane bar{.label = "x", .bars = {{"a", 1, Filling::dense}}, .colour = 1, .dashed = true};
+  const Lane bar{.label = "x", .bars = {{"a", 1, Filling::dense}}, .color = 1, .dashed = true};
   const std::string svg = to_svg({bar, {.label = "nothing"}}, "t");
   EXPECT_NE(svg.find("class=\"lane s1 dashed\""), std::string::npos);
   EXPECT_EQ(svg.find("nothing"), std::string::npos);
@@ -85,15 +85,15 @@ TEST(PlotOfLogarithms, PutsEqualRatiosAtEqualDistances) {
 
 TEST(PlotOfMarks, DrawsNoLine) {
   Plot plot{.title = "t", .x_label = "x", .y_label = "y"};
-  plot.series = {{.label = {}, .points = {{1, 1}, {2, 2}}, .colour = 5, .stroke = Stroke::none}};
+  plot.series = {{.label = {}, .points = {{1, 1}, {2, 2}}, .color = 5, .stroke = Stroke::none}};
   const std::string svg = to_svg(plot);
   EXPECT_NE(svg.find("class=\"line s5 marks\""), std::string::npos);
   EXPECT_NE(std::string(plot_style()).find(".marks>path:first-child{stroke:none}"), std::string::npos);
-  const auto mark_of = [](int colour) {  // without the names of colours
+  const auto mark_of = [](int colour) {  // without the names of colors
     const std::string key = legend_mark(colour);
     return key.substr(key.find("M1 6H23"));
   };
-  for (int i = 0; i < kColours; ++i) {
+  for (int i = 0; i < kColors; ++i) {
     for (int k = 0; k < i; ++k) EXPECT_NE(mark_of(i), mark_of(k)) << i << " and " << k;
   }
 }

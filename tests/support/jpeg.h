@@ -1,4 +1,4 @@
-// Small JPEG files for tests, written by libjpeg: any colour space, subsampling and quality; and an image to put in.
+// Small JPEG files for tests, written by libjpeg: any color space, subsampling and quality; and an image to put in.
 #pragma once
 #include <cmath>
 #include <cstddef>
@@ -15,12 +15,12 @@ namespace freight::testing {
 struct JpegSettings {
   J_COLOR_SPACE space = JCS_RGB;  // of the pixels: JCS_GRAYSCALE, JCS_RGB, JCS_CMYK
   int quality = 90;
-  int across = 2, down = 2;  // subsampling of the colours
+  int across = 2, down = 2;  // subsampling of the colors
   bool progressive = false;
   bool adobe_marker = true;  // of CMYK
 };
 
-// pixels: u8 (H, W, C) with 1, 3 or 4 channels as the colour space has.
+// pixels: u8 (H, W, C) with 1, 3 or 4 channels as the color space has.
 inline std::string encode_jpeg(const Array& pixels, const JpegSettings& settings = {}) {
   jpeg_compress_struct jpeg{};
   jpeg_error_mgr errors{};

@@ -25,7 +25,7 @@
 
 namespace freight::test {
 
-// Both ends, the middle, and where bytes and elements leave 31 and 32 bits, each with its neighbours.
+// Both ends, the middle, and where bytes and elements leave 31 and 32 bits, each with its neighbors.
 inline std::set<int64_t> edges(int64_t elements, DType dtype) {
   const auto size = static_cast<int64_t>(size_of(dtype));
   std::set<int64_t> places;

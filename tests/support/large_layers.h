@@ -1,4 +1,4 @@
-// Large operands of layers: attention, recurrent layers, pools, tables of rows, normalisations, classes, moved
+// Large operands of layers: attention, recurrent layers, pools, tables of rows, normalizations, classes, moved
 // elements, running sums, sorts, random numbers and updates (large_repeated.h says how they are checked). Extents are
 // those of one copy.
 #pragma once
@@ -250,7 +250,7 @@ inline void add_tables(LargeCases& all) {
       one_op(Op::check_index, RowsAttrs{9}, {indices({64}, 0, 9)}, {{.axis = 0}}, beyond_bytes({DType::i64, {64}})));
 }
 
-// --- normalisations and classes ---
+// --- normalizations and classes ---
 
 inline void add_norms(LargeCases& all) {
   const auto both = [&](const std::string& what, int64_t gib, Op op, const NormAttrs& a, const Shape& x, int axis,

@@ -22,7 +22,7 @@ namespace {
 using freight::testing::expect_error;
 using freight::testing::read_text;
 
-// The nearest class centre over columns of numbers, which each round moves halfway to the mean: a learner in few lines.
+// The nearest class center over columns of numbers, which each round moves halfway to the mean: a learner in few lines.
 class Halfway : public store::RowModel {
  public:
   explicit Halfway(Array centres) : centres_(std::move(centres)) {}
@@ -54,17 +54,17 @@ class Halfway : public store::RowModel {
   Array centres_;  // f64 (classes, columns)
 };
 
-class HalfwayLearner : public train::RowLearner {
+class HalfwayLearner : public tables::RowLearner {
  public:
   std::string name() const override { return "halfway"; }
   std::string doc() const override { return "the nearest centre"; }
   std::vector<std::string> flags() const override { return {"--epochs"}; }
-  train::RowData read(const train::RowSource& source) const override { return read_table(source); }
-  train::Cost cost(const train::Config&, const train::RowData& data) const override {
+  tables::RowData read(const tables::RowSource& source) const override { return read_table(source); }
+  train::Cost cost(const train::Config&, const tables::RowData& data) const override {
     return {.bytes = static_cast<double>(data.shape.classes.size() * data.shape.columns.size() * sizeof(double))};
   }
-  std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
-                                             const std::function<bool(const train::Round&)>& told) const override {
+  std::shared_ptr<const store::RowModel> fit(const train::Config& config, const tables::RowData& data,
+                                             const std::function<bool(const tables::Round&)>& told) const override {
     const auto k = static_cast<int64_t>(data.shape.classes.size()), width = data.train.values.shape()[1];
     Array centres(DType::f64, {k, width});
     std::fill_n(centres.data<double>(), k * width, 0.0);
@@ -85,7 +85,7 @@ class HalfwayLearner : public train::RowLearner {
       model = std::make_shared<Halfway>(centres.clone());
       const bool on = told({.number = round,
                             .of = config.epochs,
-                            .loss = train::evaluate(*model, data.train).loss,
+                            .loss = tables::evaluate(*model, data.train).loss,
                             .model = model.get()});
       if (!on) break;
     }
@@ -120,7 +120,7 @@ class Tables : public TableRuns {
 };
 
 TEST_F(Tables, ATableIsReadByItsHeaderTypedAndDivided) {
-  const train::RowData data = read_table({.data = config_.data});
+  const tables::RowData data = read_table({.data = config_.data});
   ASSERT_EQ(data.shape.columns.size(), 3u);
   EXPECT_EQ(data.target, "species");
   EXPECT_FALSE(data.shape.columns[0].words);
@@ -137,7 +137,7 @@ TEST_F(Tables, ATableIsReadByItsHeaderTypedAndDivided) {
   EXPECT_NE(read_table({.data = config_.data, .seed = 1}).fingerprint, data.fingerprint);
   EXPECT_EQ(read_table({.data = config_.data, .target = "colour"}).shape.classes[0], "blue");
   EXPECT_EQ(read_table({.data = config_.data, .target = "3"}).target, "colour");
-  const train::RowData values = read_table({.data = dir_ / "values.csv"});
+  const tables::RowData values = read_table({.data = dir_ / "values.csv"});
   EXPECT_TRUE(values.shape.classes.empty());
   EXPECT_EQ(values.target, "y");
 }
@@ -147,7 +147,7 @@ TEST_F(Tables, WhatOthersWriteForAMissingValueIsMissingInNumbersAndWords) {
   for (const char* missing : {"", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", " nan ", "NULL", "null"})
     text += cat(missing, ",", missing, ",1\n");
   io::write_file_atomic(dir_ / "missing.csv", std::string_view(text));
-  const train::RowData data = read_table({.data = dir_ / "missing.csv"});
+  const tables::RowData data = read_table({.data = dir_ / "missing.csv"});
   EXPECT_FALSE(data.shape.columns[0].words);
   EXPECT_LE(data.shape.columns[1].levels.size(), 2u);
   int64_t missing = 0;
@@ -166,7 +166,7 @@ TEST_F(Tables, AFolderOfAKnownTableIsReadByWhatIsKnownOfIt) {
   }
   io::write_file_atomic(dir_ / "wine_quality/winequality-red.csv", std::string_view(red));
   io::write_file_atomic(dir_ / "wine_quality/winequality-white.csv", std::string_view(white));
-  const train::RowData data = read_table({.data = dir_ / "wine_quality"});
+  const tables::RowData data = read_table({.data = dir_ / "wine_quality"});
   EXPECT_EQ(data.target, "quality");
   EXPECT_EQ(data.train.count() + data.test.count(), 80);
   ASSERT_EQ(data.shape.columns.size(), 3u);
@@ -179,7 +179,7 @@ TEST_F(Tables, ATableWithoutAHeaderSaysSoAndOneWithYearsDoes) {
   for (int i = 0; i < 9; ++i) rows += cat(i, ",", i * i, ",", i % 2, "\n");
   const auto first_note = [&](const std::string& text) {
     io::write_file_atomic(dir_ / "years.csv", std::string_view(text));
-    const train::RowData data = read_table({.data = dir_ / "years.csv"});
+    const tables::RowData data = read_table({.data = dir_ / "years.csv"});
     return data.notes.empty() ? std::string() : data.notes[0];
   };
   EXPECT_NE(first_note("5,3,1\n" + rows).find("not a header"), std::string::npos);
@@ -200,7 +200,7 @@ TEST_F(Tables, CellsOfTheToldColumnMeanWhatTheySay) {
   EXPECT_TRUE(classes({"9007199254740993", "1"}).empty()) << "doubles do not tell such whole numbers apart";
   EXPECT_EQ(classes({"+-1", "1"}), (std::vector<std::string>{"+-1", "1"})) << "no number";
   // Spellings of the same number are one class.
-  const train::RowData words = read({"1", "1.0", "one"});
+  const tables::RowData words = read({"1", "1.0", "one"});
   EXPECT_EQ(words.shape.classes, (std::vector<std::string>{"1", "one"}));
   const std::vector<int64_t> labels = words.train.labels.to_vector<int64_t>();
   for (const int64_t label : {0, 1}) EXPECT_GT(std::count(labels.begin(), labels.end(), label), 0) << label;
@@ -216,7 +216,7 @@ TEST_F(Tables, WholeNumbersAreClassesWhereEachHasTwoRowsInTheMean) {
   };
   EXPECT_EQ(read(40, 20).shape.classes.size(), 20u);
   EXPECT_TRUE(read(39, 20).shape.classes.empty());
-  const train::RowData prices = read(20, 20);
+  const tables::RowData prices = read(20, 20);
   EXPECT_TRUE(prices.shape.classes.empty());
   EXPECT_EQ(prices.test.count(), 4);
   EXPECT_NE(prices.notes[0].find("regression on 1 feature"), std::string::npos) << prices.notes[0];
@@ -274,7 +274,7 @@ TEST_F(Tables, WrongTablesAreRefusedByFileAndLine) {
   refused("a,b\n1,2\n3,\n4,5\n", ErrorKind::data, {"bad.csv:3", "column b", "empty", "--on-bad-sample skip"});
   refused("a,b\n1,2\n3,4\n", ErrorKind::usage, {"--target", "there is no column c", "a, b"}, "c");
   refused("b\n1\n1\n2\n2\n", ErrorKind::data, {"the column b alone"});
-  expect_error(ErrorKind::data, {"is no table", ".csv"}, [&] { read_table({.data = dir_.path()}); });
+  expect_error(ErrorKind::data, {"is not a table", ".csv"}, [&] { read_table({.data = dir_.path()}); });
 }
 
 TEST_F(Tables, TheBaselineTellsFrequenciesAndItsStoredFileAnswersTheSame) {
@@ -344,7 +344,7 @@ TEST_F(Tables, TheBaselineTellsTheMeanOfValues) {
   EXPECT_FALSE(r.test.top1);
   const store::Bundle bundle = store::load_bundle(r.model_path);
   EXPECT_EQ(bundle.parameters(), 1);
-  const train::RowData data = read_table({.data = config_.data});
+  const tables::RowData data = read_table({.data = config_.data});
   double mean = 0;
   for (const float v : data.train.labels.to_vector<float>()) mean += static_cast<double>(v) / 40;
   EXPECT_NEAR(bundle.rows->run(data.test.values).to_vector<float>()[0], mean, 1e-5);
@@ -447,10 +447,10 @@ TEST_F(Tables, WhatIsForNetsIsRefusedByName) {
   // A mistyped name may be meant for either list.
   const auto named = [&](const std::string& model) { config_.model = model, train::prepare(config_); };
   expect_error(ErrorKind::usage,
-               {"--model", "unknown model 'basline'", "did you mean 'baseline'?", "networks: ", "resnet18",
+               {"--model", "unknown model 'basline'", "did you mean baseline?", "networks: ", "resnet18",
                 "for tables: baseline", "halfway"},
                [&] { named("basline"); });
-  expect_error(ErrorKind::usage, {"unknown model 'lenett'", "did you mean 'lenet'?", "for tables: baseline"},
+  expect_error(ErrorKind::usage, {"unknown model 'lenett'", "did you mean lenet?", "for tables: baseline"},
                [&] { named("lenett"); });
   expect_error(ErrorKind::usage, {"a plan", "baseline is not a network"},
                [] { train::need_net_model("baseline", "a plan"); });
@@ -513,7 +513,7 @@ TEST_F(Tables, DamagedFilesAndUnknownLearnersAreRefused) {
     };
   };
   for (const double cell : {2.0, -2.0, 0.5, 1e308}) {
-    changed(of_words(cell), {"samples.rows", "in column colour, which has 2 words"});
+    changed(of_words(cell), {"samples.rows", "in column colour, which has 2 categories"});
   }
 }
 

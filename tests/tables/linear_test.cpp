@@ -9,7 +9,7 @@
 
 #include "freight/io/file.h"
 #include "freight/tables/learners.h"
-#include "freight/train/row_parts.h"
+#include "freight/tables/row_parts.h"
 #include "freight/train/trainer.h"
 #include "tests/support/files.h"
 
@@ -83,7 +83,7 @@ TEST(LinearFits, ARowCountsAsOftenAsItsWeightSays) {
       for (int64_t k = 0; k < i % 3; ++k) again.push_back(i);
     }
     const store::Rows repeated = [&] {
-      store::Rows out = train::rows_at(rows, again);
+      store::Rows out = tables::rows_at(rows, again);
       out.weights.reset();
       return out;
     }();
@@ -211,7 +211,7 @@ TEST_F(LinearRuns, ARunIsBetterThanTheBaselineAndItsFileAnswersAlike) {
   const store::Bundle bundle = store::load_bundle(result.model_path);
   ASSERT_TRUE(bundle.rows);
   const train::MeasuredRows held = train::learner_of(bundle).rows_to_measure(bundle, result.model_path, {});
-  EXPECT_NEAR(train::evaluate(*bundle.rows, held.rows).loss, result.test.loss, 1e-12);
+  EXPECT_NEAR(tables::evaluate(*bundle.rows, held.rows).loss, result.test.loss, 1e-12);
   const std::vector<std::string> lines = bundle.rows->lines();
   ASSERT_GE(lines.size(), 3u);
   EXPECT_NE(lines[1].find("b  -1.19"), std::string::npos) << lines[1];

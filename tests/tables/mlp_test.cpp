@@ -14,7 +14,7 @@
 #include "freight/job/signals.h"
 #include "freight/tables/mlp_columns.h"
 #include "freight/tables/mlp_model.h"
-#include "freight/train/row_parts.h"
+#include "freight/tables/row_parts.h"
 #include "tests/tables/table_runs.h"
 
 namespace freight::tables {
@@ -67,7 +67,7 @@ TEST(MlpColumnsOfATable, ARowCountsAsOftenAsItsWeightSays) {
     if (i < 3) rows.weights->data<float>()[i] = i == 0 ? 3 : 1;
     for (float k = 0; k < rows.weights->data<float>()[i]; ++k) again.push_back(i);
   }
-  store::Rows repeated = train::rows_at(rows, again);
+  store::Rows repeated = tables::rows_at(rows, again);
   repeated.weights.reset();
   const PreparedColumns weighed(named, rows), often(named, repeated);
   EXPECT_EQ(weighed.columns.embeddings(), 4);
@@ -142,7 +142,7 @@ class MlpRuns : public TableRuns {
     tell("y");
   }
   // 400 rows of two numbers, a word that changes what they mean, and a number that is missing in every fifth row. What
-  // is told is a chess board's colour, "y", or depends on it: no sum over the columns tells its fields apart.
+  // is told is a chess board's color, "y", or depends on it: no sum over the columns tells its fields apart.
   void tell(const std::string& column) {
     std::string csv = cat("a,b,word,c,", column, "\n");
     for (int i = 0; i < 400; ++i) {
@@ -218,7 +218,7 @@ TEST_F(MlpRuns, ProbabilitiesOfManyClassesAddUpAndOddCellsAreAnswered) {
 TEST_F(MlpRuns, ARowHasTheSameBitsWhateverRowsBesideItAndWhoeverAsks) {
   config_.epochs = 2;
   const store::Bundle bundle = store::load_bundle(run().model_path);
-  const train::RowData data = MlpLearner().read({.data = config_.data});
+  const tables::RowData data = MlpLearner().read({.data = config_.data});
   const int64_t n = data.train.count(), width = data.train.values.shape()[1];
   const std::vector<float> all = bundle.rows->run(data.train.values).to_vector<float>();
   Array reversed(DType::f64, {n, width});
@@ -288,7 +288,7 @@ TEST_F(MlpRuns, ItEndsWhereRowsOfItsOwnAreToldNoBetterAndKeepsTheBestWeights) {
 }
 
 TEST_F(MlpRuns, RowsCountAsMuchAsTheirWeightsSay) {
-  train::RowData data = MlpLearner().read({.data = config_.data});
+  tables::RowData data = MlpLearner().read({.data = config_.data});
   const store::Rows right = data.train;
   // Every second row is told wrongly, and counts for nothing.
   const int64_t n = right.count();
@@ -300,20 +300,20 @@ TEST_F(MlpRuns, RowsCountAsMuchAsTheirWeightsSay) {
     data.train.weights->data<float>()[i] = wrong ? 0.0f : 3.0f;
   }
   config_.early_stop = 0;
-  const auto fitted = [&] { return MlpLearner().fit(config_, data, [](const train::Round&) { return true; }); };
-  EXPECT_GT(*train::evaluate(*fitted(), right).top1, 75);
+  const auto fitted = [&] { return MlpLearner().fit(config_, data, [](const tables::Round&) { return true; }); };
+  EXPECT_GT(*tables::evaluate(*fitted(), right).top1, 75);
   std::fill_n(data.train.weights->data<float>(), n, 0.0f);
   expect_error(ErrorKind::data, {"y.csv", "nothing to learn from"}, fitted);
 }
 
 // An epoch of a table of 300,000 rows takes half a minute, for which SIGTERM waited.
 TEST_F(MlpRuns, ASignalEndsAnEpochBehindABatch) {
-  const train::RowData data = MlpLearner().read({.data = config_.data});
+  const tables::RowData data = MlpLearner().read({.data = config_.data});
   MlpLearner().choose(config_);
   config_.epochs = 1;
   const auto loss = [&] {
     double told = 0;
-    MlpLearner().fit(config_, data, [&](const train::Round& round) {
+    MlpLearner().fit(config_, data, [&](const tables::Round& round) {
       told = round.loss;
       return !signals::stop_requested();
     });
@@ -420,7 +420,7 @@ TEST_F(MlpRuns, FlagsOfNetsThatItLacksAndTablesWithoutAnythingToLearnAreRefused)
   for (int i = 0; i < 40; ++i) csv += cat("w", i % 10, ",", i % 4 < 2 ? "u" : "v", "\n");
   io::write_file_atomic(dir_ / "same.csv", std::string_view(csv));
   config_.data = dir_ / "same.csv";
-  expect_error(ErrorKind::data, {"no column differs", "--model baseline"}, [&] { run(); });
+  expect_error(ErrorKind::data, {"every column is constant", "--model baseline"}, [&] { run(); });
   config_.lr = 1e30;
   config_.data = dir_ / "y.csv";
   expect_error(ErrorKind::diverged, {"--lr"}, [&] { run(); });

@@ -11,10 +11,11 @@
 #include "freight/metrics/scores.h"
 #include "freight/report/examine.h"
 #include "freight/store/bundle.h"
+#include "freight/tables/leaderboard.h"
 #include "freight/tables/learners.h"
+#include "freight/tables/row_parts.h"
 #include "freight/tables/table.h"
 #include "freight/tables/xgboost_learner.h"
-#include "freight/train/row_parts.h"
 #include "freight/train/trainer.h"
 #include "tests/tables/table_runs.h"
 
@@ -48,7 +49,7 @@ class RankingTest : public TableRuns {
     config_.group_column = "query";
     config_.rounds = 20;
   }
-  train::RowData data() const {
+  tables::RowData data() const {
     return read_table({.data = config_.data, .target = config_.target, .group_column = "query", .ranking = true});
   }
   void refused(ErrorKind kind, const std::vector<std::string>& parts,
@@ -71,7 +72,7 @@ TEST_F(RankingTest, QueriesStayWholeInPartsFoldsAndOrder) {
   for (int i = 0; i < 80; ++i) text += cat("q", i % 8, ",", i, ",", i % 3, "\n");
   write("mixed.csv", text);
   config_.data = dir_ / "mixed.csv";
-  const train::RowData rows = data();
+  const tables::RowData rows = data();
   std::set<int64_t> sides[2];
   for (const store::Rows* part : {&rows.train, &rows.test}) {
     EXPECT_TRUE(part->ranked);
@@ -83,9 +84,9 @@ TEST_F(RankingTest, QueriesStayWholeInPartsFoldsAndOrder) {
     }
   }
   for (const int64_t query : sides[1]) EXPECT_EQ(sides[0].count(query), 0u);
-  const std::vector<int64_t> fold_of = train::folds_of(rows.train, 3, 1);
+  const std::vector<int64_t> fold_of = tables::folds_of(rows.train, 3, 1);
   for (int64_t fold = 0; fold < 3; ++fold) {
-    const train::RowData part = train::with_fold_out(rows, fold_of, fold);
+    const tables::RowData part = tables::with_fold_out(rows, fold_of, fold);
     EXPECT_TRUE(part.train.ranked && part.test.ranked);
     for (const int64_t g : part.test.groups->to_vector<int64_t>()) {
       const std::vector<int64_t> others = part.train.groups->to_vector<int64_t>();
@@ -105,7 +106,7 @@ TEST_F(RankingTest, AStoredRankingIsMeasuredAnsweredAndReportedAlike) {
     EXPECT_NEAR(r.test.loss, 1 - *r.test.metric, 1e-12);
     store::Bundle bundle = store::load_bundle(r.model_path);
     EXPECT_TRUE(bundle.rows->ranks());
-    const auto& learner = dynamic_cast<const train::RowLearner&>(train::learner_of(bundle));
+    const auto& learner = dynamic_cast<const tables::RowLearner&>(train::learner_of(bundle));
     const train::Measurement m = learner.measure(store::load_bundle(r.model_path), r.model_path, {});
     ASSERT_FALSE(m.scores.empty());
     EXPECT_EQ(m.scores[0].name, "ndcg");
@@ -156,11 +157,12 @@ TEST_F(RankingTest, FoldsAndTuningGoByNdcg) {
   config_.metric = "ndcg@5";
   config_.time_budget = "60s";
   const train::Result r = run();
-  ASSERT_TRUE(r.leaderboard);
-  EXPECT_EQ(r.leaderboard->metric, "ndcg@5");
-  EXPECT_TRUE(r.leaderboard->higher);
-  EXPECT_EQ(r.leaderboard->standings.front().learner, "gbdt");
-  EXPECT_GT(r.leaderboard->standings.front().mean, 0.9);
+  ASSERT_TRUE(r.comparison);
+  const tables::Leaderboard board = tables::leaderboard_in(r.comparison->json);
+  EXPECT_EQ(board.metric, "ndcg@5");
+  EXPECT_TRUE(board.higher);
+  EXPECT_EQ(board.standings.front().learner, "gbdt");
+  EXPECT_GT(board.standings.front().mean, 0.9);
 }
 
 TEST_F(RankingTest, WhatDoesNotRankIsRefusedByName) {
@@ -270,14 +272,14 @@ TEST_F(RankingTest, ThePythonPackageRanksAlike) {
     for (const auto& [objective, weighed] :
          {std::pair<std::string, bool>("ndcg", false), {"pairwise", false}, {"ndcg", true}}) {
       config_.objective = objective;
-      train::RowData rows = data();
+      tables::RowData rows = data();
       Array weights(DType::f32, {rows.train.count()});
       for (int64_t i = 0; i < rows.train.count(); ++i) {
         weights.data<float>()[i] = weighed ? static_cast<float>(1 + rows.train.groups->data<int64_t>()[i] % 4) : 1.0f;
       }
       if (weighed) rows.train.weights = weights;
       const auto model =
-          TreeLearner(TreeLearner::Kind::gbdt).fit(config_, rows, [](const train::Round&) { return true; });
+          TreeLearner(TreeLearner::Kind::gbdt).fit(config_, rows, [](const tables::Round&) { return true; });
       const Array ours = model->run(rows.train.values);
       EXPECT_GT(*metrics::score_of({.name = "ndcg"}, ours, rows.train.truth()), 0.95) << objective;
       if (library.empty()) continue;  // the package fits by its own alone

@@ -17,8 +17,8 @@ namespace freight::tables {
 namespace {
 
 using freight::testing::expect_error;
-using train::RowData;
-using train::RowSource;
+using tables::RowData;
+using tables::RowSource;
 
 class Reading : public ::testing::Test {
  protected:

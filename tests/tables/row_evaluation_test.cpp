@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "freight/train/row_learner.h"
+#include "freight/tables/row_learner.h"
 #include "tests/support/files.h"
 
 namespace freight::tables {
@@ -16,10 +16,10 @@ TEST(RowEvaluation, TheLossOfARankingIsOneMinusNdcg) {
   rows.groups = Array::of<int64_t>({7, 7, 7, 7, 7, 7, 2, 2, 2, 2}, {10});
   rows.ranked = true;
   const Array answers = Array::of<float>({0.9f, 0.8f, 0.7f, 0.6f, 0.5f, 0.4f, 0.5f, 0.5f, 0.5f, 0.1f}, {10, 1});
-  EXPECT_NEAR(train::evaluate(answers, rows).loss, 1 - (0.9686383655679716 + 0.5514674554383182) / 2, 1e-12);
-  EXPECT_FALSE(train::evaluate(answers, rows).top1);
+  EXPECT_NEAR(tables::evaluate(answers, rows).loss, 1 - (0.9686383655679716 + 0.5514674554383182) / 2, 1e-12);
+  EXPECT_FALSE(tables::evaluate(answers, rows).top1);
   Array broken = Array::of<float>(std::vector<float>(10, NAN), {10, 1});
-  expect_error(ErrorKind::diverged, {"NaN or infinite"}, [&] { train::evaluate(broken, rows); });
+  expect_error(ErrorKind::diverged, {"NaN or infinite"}, [&] { tables::evaluate(broken, rows); });
 }
 
 }  // namespace

@@ -10,11 +10,11 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/tables/auto_learner.h"
+#include "freight/tables/row_parts.h"
+#include "freight/tables/selection_internal.h"
 #include "freight/tables/table.h"
 #include "freight/tables/xgboost_learner.h"
 #include "freight/train/metric.h"
-#include "freight/train/row_parts.h"
-#include "freight/train/selection_internal.h"
 #include "tests/tables/table_runs.h"
 
 namespace freight::tables {
@@ -44,24 +44,24 @@ class OneAnswer : public store::RowModel {
 };
 
 // A learner whose answer is its setting --epochs, and which remembers the rows that it was given.
-class Remembering : public train::RowLearner {
+class Remembering : public tables::RowLearner {
  public:
   std::string name() const override { return "remembering"; }
   std::string doc() const override { return "one value"; }
   std::vector<std::string> flags() const override { return {"--epochs"}; }
-  train::RowData read(const train::RowSource& source) const override {
-    train::RowSource values = source;
+  tables::RowData read(const tables::RowSource& source) const override {
+    tables::RowSource values = source;
     values.values = true;
     return read_table(values);
   }
-  train::Cost cost(const train::Config&, const train::RowData&) const override { return {}; }
-  std::optional<train::Candidate> trial(const train::Config& config, int64_t number) const override {
-    train::Candidate c{.learner = this, .config = config, .settings = cat("--epochs ", number + 2)};
+  train::Cost cost(const train::Config&, const tables::RowData&) const override { return {}; }
+  std::optional<tables::Candidate> trial(const train::Config& config, int64_t number) const override {
+    tables::Candidate c{.learner = this, .config = config, .settings = cat("--epochs ", number + 2)};
     c.config.epochs = number + 2;
     return c;
   }
-  std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
-                                             const std::function<bool(const train::Round&)>& told) const override {
+  std::shared_ptr<const store::RowModel> fit(const train::Config& config, const tables::RowData& data,
+                                             const std::function<bool(const tables::Round&)>& told) const override {
     fits.push_back({data.train.labels.to_vector<float>(), data.test.labels.to_vector<float>()});
     auto model = std::make_shared<OneAnswer>(static_cast<double>(config.epochs));
     told({.model = model.get()});
@@ -115,10 +115,10 @@ class Selection : public TableRuns {
 };
 
 TEST_F(Selection, FoldsHoldEachRowOutOnceAndAreAlike) {
-  const train::RowData flowers = read_table({.data = config_.data});
-  const std::vector<int64_t> fold_of = train::folds_of(flowers.train, 5, 3);
-  EXPECT_EQ(train::folds_of(flowers.train, 5, 3), fold_of);
-  EXPECT_NE(train::folds_of(flowers.train, 5, 4), fold_of);
+  const tables::RowData flowers = read_table({.data = config_.data});
+  const std::vector<int64_t> fold_of = tables::folds_of(flowers.train, 5, 3);
+  EXPECT_EQ(tables::folds_of(flowers.train, 5, 3), fold_of);
+  EXPECT_NE(tables::folds_of(flowers.train, 5, 4), fold_of);
   std::map<int64_t, int64_t> rows, daisies;
   for (size_t i = 0; i < fold_of.size(); ++i) {
     ++rows[fold_of[i]];
@@ -130,10 +130,10 @@ TEST_F(Selection, FoldsHoldEachRowOutOnceAndAreAlike) {
     EXPECT_NEAR(static_cast<double>(daisies[fold]), 16.0 / 5, 1) << fold;
   }
   use_numbers(100);
-  const train::RowData numbers = learner_->read({.data = config_.data});
-  const std::vector<int64_t> of_values = train::folds_of(numbers.train, 4, 0);
+  const tables::RowData numbers = learner_->read({.data = config_.data});
+  const std::vector<int64_t> of_values = tables::folds_of(numbers.train, 4, 0);
   for (int64_t fold = 0; fold < 4; ++fold) {
-    const train::RowData part = train::with_fold_out(numbers, of_values, fold);
+    const tables::RowData part = tables::with_fold_out(numbers, of_values, fold);
     EXPECT_EQ(part.test.count(), 20);
     std::vector<float> both = part.train.labels.to_vector<float>(), all = numbers.train.labels.to_vector<float>();
     double sum = 0;
@@ -142,15 +142,15 @@ TEST_F(Selection, FoldsHoldEachRowOutOnceAndAreAlike) {
     std::sort(both.begin(), both.end());
     std::sort(all.begin(), all.end());
     EXPECT_EQ(both, all);
-    EXPECT_EQ(train::with_fold_out(numbers, of_values, fold, 1.0 / 3).train.count(), 20);
+    EXPECT_EQ(tables::with_fold_out(numbers, of_values, fold, 1.0 / 3).train.count(), 20);
   }
   expect_error(ErrorKind::usage, {"--folds", "got 200", "80 training rows"},
-               [&] { train::folds_of(numbers.train, 200, 0); });
+               [&] { tables::folds_of(numbers.train, 200, 0); });
 }
 
 TEST_F(Selection, FoldsKeepGroupsTogetherAndWeightsWithTheirRows) {
   use_numbers(100);
-  train::RowData data = learner_->read({.data = config_.data});
+  tables::RowData data = learner_->read({.data = config_.data});
   const int64_t n = data.train.count();
   Array groups(DType::i64, {n}), weights(DType::f32, {n});
   for (int64_t i = 0; i < n; ++i) {
@@ -159,8 +159,8 @@ TEST_F(Selection, FoldsKeepGroupsTogetherAndWeightsWithTheirRows) {
   }
   data.train.groups = groups;
   data.train.weights = weights;
-  const std::vector<int64_t> fold_of = train::folds_of(data.train, 3, 1);
-  EXPECT_EQ(train::folds_of(data.train, 3, 1), fold_of);
+  const std::vector<int64_t> fold_of = tables::folds_of(data.train, 3, 1);
+  EXPECT_EQ(tables::folds_of(data.train, 3, 1), fold_of);
   std::map<int64_t, std::set<int64_t>> folds_of_group;
   std::vector<int64_t> rows(3);
   for (int64_t i = 0; i < n; ++i) {
@@ -169,7 +169,7 @@ TEST_F(Selection, FoldsKeepGroupsTogetherAndWeightsWithTheirRows) {
   }
   for (const auto& [group, folds] : folds_of_group) EXPECT_EQ(folds.size(), 1u) << group;
   for (const int64_t count : rows) EXPECT_NEAR(static_cast<double>(count), static_cast<double>(n) / 3, 8);
-  const train::RowData part = train::with_fold_out(data, fold_of, 0), tenth = train::with_tenth_out(data, 1);
+  const tables::RowData part = tables::with_fold_out(data, fold_of, 0), tenth = tables::with_tenth_out(data, 1);
   for (const store::Rows& some : {part.train, part.test, tenth.train, tenth.test}) {
     ASSERT_GT(some.count(), 0);
     for (int64_t i = 0; i < some.count(); ++i) {
@@ -181,23 +181,24 @@ TEST_F(Selection, FoldsKeepGroupsTogetherAndWeightsWithTheirRows) {
   for (const int64_t g : tenth.test.groups->to_vector<int64_t>()) out.insert(g);
   for (const int64_t g : out) EXPECT_FALSE(in.contains(g)) << g;
   expect_error(ErrorKind::usage, {"--folds", "got 60", "groups of training rows"},
-               [&] { train::folds_of(data.train, 60, 0); });
+               [&] { tables::folds_of(data.train, 60, 0); });
 }
 
 TEST(SharedFolds, ALearnerThatTheTimeEndedIsComparedOnItsFolds) {
   const metrics::Metric less{.name = "log_loss", .higher = false}, more{.name = "auc", .higher = true};
   const std::vector<double> all = {0.3, 0.3, 0.9}, some = {0.4, 0.4};
-  EXPECT_TRUE(train::better_on_shared_folds(less, all, some)) << "the hard fold, which the other lacks, does not count";
-  EXPECT_FALSE(train::better_on_shared_folds(less, some, all));
-  EXPECT_TRUE(train::better_on_shared_folds(more, some, all));
-  EXPECT_FALSE(train::better_on_shared_folds(less, all, all)) << "of equally good ones the first stays";
+  EXPECT_TRUE(tables::better_on_shared_folds(less, all, some))
+      << "the hard fold, which the other lacks, does not count";
+  EXPECT_FALSE(tables::better_on_shared_folds(less, some, all));
+  EXPECT_TRUE(tables::better_on_shared_folds(more, some, all));
+  EXPECT_FALSE(tables::better_on_shared_folds(less, all, all)) << "of equally good ones the first stays";
 }
 
 TEST_F(Selection, TheTestPartIsNeverSeenBeforeItIsMeasured) {
   use_numbers(100);
   config_.folds = 4;
   const train::Result r = run();
-  const train::RowData data = learner_->read({.data = config_.data});
+  const tables::RowData data = learner_->read({.data = config_.data});
   const std::vector<float> of_test = data.test.labels.to_vector<float>();
   const std::set<float> test(of_test.begin(), of_test.end());
   ASSERT_EQ(learner_->fits.size(), 5u);
@@ -207,10 +208,11 @@ TEST_F(Selection, TheTestPartIsNeverSeenBeforeItIsMeasured) {
     }
   }
   EXPECT_EQ(learner_->fits.back().train.size(), 72u) << "a learner that reads held-out rows has a tenth of its own";
-  ASSERT_TRUE(r.leaderboard);
-  EXPECT_EQ(r.leaderboard->metric, "rmse");
-  ASSERT_EQ(r.leaderboard->standings.size(), 1u);
-  EXPECT_EQ(r.leaderboard->standings[0].folds, 4);
+  ASSERT_TRUE(r.comparison);
+  const Leaderboard board = leaderboard_in(r.comparison->json);
+  EXPECT_EQ(board.metric, "rmse");
+  ASSERT_EQ(board.standings.size(), 1u);
+  EXPECT_EQ(board.standings[0].folds, 4);
   double squares = 0;
   for (const float v : of_test) squares += std::pow(static_cast<double>(v) - 1, 2);
   EXPECT_NEAR(*r.test.metric, std::sqrt(squares / static_cast<double>(of_test.size())), 1e-4);
@@ -248,13 +250,13 @@ TEST_F(Selection, ATestPartOfItsOwnLeavesAllRowsToTheComparison) {
 
 TEST_F(Selection, ARunIsCountedAndComputedAsTheChosenLearnerDoes) {
   struct Heard : train::Observer {
-    void on_leaderboard(const train::Leaderboard& board) override { pass = board.pass; }
+    void on_compared(const train::Comparison& comparison) override { pass = comparison.pass; }
     std::string pass;
   } observer;
   const auto compute = [&](const std::string& run) {
     return nlohmann::json::parse(read_text(dir_ / (run + "/run.json"))).at("compute").get<std::string>();
   };
-  EXPECT_STREQ(dynamic_cast<const train::RowLearner*>(train::find_learner("mlp"))->compute(), "f32");
+  EXPECT_STREQ(dynamic_cast<const tables::RowLearner*>(train::find_learner("mlp"))->compute(), "f32");
   config_.model = "mlp";
   config_.epochs = 2;
   config_.folds = 2;
@@ -282,14 +284,15 @@ TEST_F(Selection, HalvingFindsTheBestOfManySettings) {
   use_numbers(100);
   config_.tune = 60;  // answers 2 to 61, of which the mean is best
   const train::Result r = run();
-  const train::RowData data = learner_->read({.data = config_.data});
+  const tables::RowData data = learner_->read({.data = config_.data});
   double mean = 0;
   for (const float v : data.train.labels.to_vector<float>()) mean += static_cast<double>(v) / 80;
-  ASSERT_TRUE(r.leaderboard);
-  EXPECT_EQ(r.leaderboard->standings[0].settings, cat("--epochs ", std::llround(mean)));
-  EXPECT_EQ(r.leaderboard->standings.size(), 61u) << "each is a line";
-  EXPECT_EQ(std::count_if(r.leaderboard->standings.begin(), r.leaderboard->standings.end(),
-                          [](const train::ModelScore& s) { return s.whole; }),
+  ASSERT_TRUE(r.comparison);
+  const Leaderboard board = leaderboard_in(r.comparison->json);
+  EXPECT_EQ(board.standings[0].settings, cat("--epochs ", std::llround(mean)));
+  EXPECT_EQ(board.standings.size(), 61u) << "each is a line";
+  EXPECT_EQ(std::count_if(board.standings.begin(), board.standings.end(),
+                          [](const tables::ModelScore& s) { return s.whole; }),
             4)
       << "the usual settings and three that were left";
   EXPECT_LT(learner_->fits.size(), 60u + 20 + 7 + 3 * 5 + 5 + 5) << "most see one fold of few rows";
@@ -297,22 +300,23 @@ TEST_F(Selection, HalvingFindsTheBestOfManySettings) {
   EXPECT_EQ(bundle.rows->run(Array(DType::f64, {1, 1})).data<float>()[0], static_cast<float>(std::llround(mean)));
   const nlohmann::json run = nlohmann::json::parse(read_text(dir_ / "run/run.json"));
   EXPECT_EQ(run.at("leaderboard").at("standings").size(), 61u);
-  EXPECT_EQ(run.at("leaderboard").at("standings")[0].at("settings"), r.leaderboard->standings[0].settings);
+  EXPECT_EQ(run.at("leaderboard").at("standings")[0].at("settings"), board.standings[0].settings);
 }
 
 TEST_F(Selection, WithoutXgboostTheOthersAreComparedAndTheReasonIsTold) {
   const ScopedEnvironment none("FREIGHT_XGBOOST", dir_ / "none.so");
   config_.model = "auto";
   const train::Result r = run();
-  ASSERT_TRUE(r.leaderboard);
-  EXPECT_EQ(r.leaderboard->standings[0].folds, 5);
+  ASSERT_TRUE(r.comparison);
+  const Leaderboard board = leaderboard_in(r.comparison->json);
+  EXPECT_EQ(board.standings[0].folds, 5);
   std::set<std::string> left_out;
-  for (const std::string& reason : r.leaderboard->left_out) {
+  for (const std::string& reason : board.left_out) {
     if (reason.find("none.so") != std::string::npos) left_out.insert(reason.substr(0, reason.find(':')));
   }
   EXPECT_EQ(left_out, (std::set<std::string>{"forest", "gbdt"}));
   const store::Bundle bundle = store::load_bundle(r.model_path);
-  EXPECT_EQ(bundle.learner, r.leaderboard->standings[0].learner);
+  EXPECT_EQ(bundle.learner, board.standings[0].learner);
   const train::Measurement m = train::learner_of(bundle).measure(bundle, r.model_path, {});
   EXPECT_EQ(m.scores.front().name, "log_loss") << "the metric of the comparison stands first";
   EXPECT_NEAR(m.scores.front().value, *r.test.metric, 1e-12);
@@ -332,18 +336,18 @@ TEST_F(Selection, AutoFitsTheBestToAllRowsAndStoresItAsThatLearner) {
   config_.tune = 4;
   config_.time_budget = "1h";
   const train::Result r = run();
-  ASSERT_TRUE(r.leaderboard);
+  ASSERT_TRUE(r.comparison);
+  const Leaderboard board = leaderboard_in(r.comparison->json);
   const store::Bundle bundle = store::load_bundle(r.model_path);
   EXPECT_NE(bundle.learner, "logistic");
-  EXPECT_EQ(bundle.learner, r.leaderboard->standings[0].learner);
+  EXPECT_EQ(bundle.learner, board.standings[0].learner);
   EXPECT_GT(*r.test.top1, 95.0);
   std::map<std::string, int> lines;
-  for (const train::ModelScore& s : r.leaderboard->standings) ++lines[s.learner];
+  for (const tables::ModelScore& s : board.standings) ++lines[s.learner];
   EXPECT_EQ(lines["gbdt"], 4) << "in two settings, and two that were drawn";
   EXPECT_EQ(lines["forest"], 3);
   EXPECT_EQ(lines["logistic"], 1);
-  for (const std::string& line : train::lines_of(*r.leaderboard))
-    EXPECT_EQ(line.find("nan"), std::string::npos) << line;
+  for (const std::string& line : tables::lines_of(board)) EXPECT_EQ(line.find("nan"), std::string::npos) << line;
 }
 
 TEST_F(Selection, AutoTriesTreesThatSeeAPartUnlessTheUserSaysWhichPart) {
@@ -351,7 +355,7 @@ TEST_F(Selection, AutoTriesTreesThatSeeAPartUnlessTheUserSaysWhichPart) {
   const AutoLearner learner;
   const auto settings = [&] {
     std::vector<std::string> all, left_out;
-    for (const train::Candidate& c : learner.candidates(config_, learner.read({.data = config_.data}), left_out)) {
+    for (const tables::Candidate& c : learner.candidates(config_, learner.read({.data = config_.data}), left_out)) {
       if (c.config.model == "gbdt") all.push_back(c.settings);
     }
     return all;
@@ -401,9 +405,10 @@ TEST_F(Selection, AStopKeepsTheBestSoFarAndSaysSo) {
   config_.folds = 10;
   const train::Result r = train::train(config_, observer, {}, {"train"});
   EXPECT_EQ(r.ended, train::Ended::by_observer);
-  ASSERT_TRUE(r.leaderboard);
-  EXPECT_GE(r.leaderboard->standings[0].folds, 2);
-  EXPECT_LT(r.leaderboard->standings[0].folds, 10);
+  ASSERT_TRUE(r.comparison);
+  const Leaderboard board = leaderboard_in(r.comparison->json);
+  EXPECT_GE(board.standings[0].folds, 2);
+  EXPECT_LT(board.standings[0].folds, 10);
   EXPECT_EQ(store::load_bundle(r.model_path).learner, "remembering");
   EXPECT_EQ(observer.heard[0], "remembering, fold 1 of 10");
 }
@@ -414,9 +419,10 @@ TEST_F(Selection, ATimeThatIsOverLeavesTheFirstLearner) {
   config_.data = dir_ / "values.csv";
   config_.time_budget = "0.000001s";
   const train::Result r = run();
-  ASSERT_TRUE(r.leaderboard);
-  EXPECT_EQ(r.leaderboard->standings.size(), 1u);
-  EXPECT_EQ(r.leaderboard->standings[0].folds, 1);
+  ASSERT_TRUE(r.comparison);
+  const Leaderboard board = leaderboard_in(r.comparison->json);
+  EXPECT_EQ(board.standings.size(), 1u);
+  EXPECT_EQ(board.standings[0].folds, 1);
   EXPECT_EQ(store::load_bundle(r.model_path).learner, "ridge");
 }
 
@@ -514,13 +520,13 @@ TEST_F(Selection, EarlyStopGoesByTheMetric) {
   config_.rounds = 40;
   config_.early_stop = 5;
   config_.lr = 0.3;
-  const train::RowData data = read_table({.data = config_.data});
+  const tables::RowData data = read_table({.data = config_.data});
   const TreeLearner gbdt(TreeLearner::Kind::gbdt);
   const auto best = [&](const char* metric) {
     config_.metric = metric;
     std::vector<double> scores;
     const metrics::Metric by = train::metric_for(config_, 2);
-    const auto model = gbdt.fit(config_, data, [&](const train::Round& r) {
+    const auto model = gbdt.fit(config_, data, [&](const tables::Round& r) {
       scores.push_back(*r.test->metric);
       return true;
     });

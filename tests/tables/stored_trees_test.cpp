@@ -196,7 +196,7 @@ TEST(Ubjson, IsOneValueWithinItsBytesWhoseKeysDiffer) {
       {"", "0 do"},
       {std::string(kMostUbjsonDepth + 1, '[') + std::string(kMostUbjsonDepth + 1, ']'), "lists within each other"},
       {std::string(5'000'000, '['), "lists within each other"},
-      {key + "Z" + "U\1aZ}", "the key a is there twice"},
+      {key + "Z" + "U\1aZ}", "the key a appears twice"},
       {std::string("[$Z#L\0\0\0\0\xb2\xd0\x5e\0", 13), "has no numbers"},
       {std::string("[$L#L\x3f\xff\xff\xff\xff\xff\xff\xff", 13), "bytes should follow"},
       {std::string("[$L#L\xff\xff\xff\xff\xff\xff\xff\xff", 13), "below 0"},
@@ -217,7 +217,7 @@ TEST(StoredTrees, HaveNoKeyTwice) {
   const size_t at = before.find(key);
   ASSERT_NE(at, std::string::npos);
   const std::string twice = before.substr(0, at) + key + "[]" + before.substr(at);
-  expect_error(ErrorKind::checkpoint, {"m", "damaged", "the key trees is there twice"}, [&] {
+  expect_error(ErrorKind::checkpoint, {"m", "damaged", "the key trees appears twice"}, [&] {
     read_trees({reinterpret_cast<const uint8_t*>(twice.data()), twice.size()}, "m", 2, 1);
   });
 }

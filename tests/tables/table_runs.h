@@ -31,7 +31,7 @@ class TableRuns : public ::testing::Test {
  protected:
   TableRuns() {
     register_learners();
-    // 60 flowers of two species, a third of which is daisies; the colour is words, one cell is missing.
+    // 60 flowers of two species, a third of which is daisies; the color is words, one cell is missing.
     std::string csv = "length,width,colour,species\n";
     for (int i = 0; i < 60; ++i) {
       const bool daisy = i % 3 == 0;

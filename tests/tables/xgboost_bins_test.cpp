@@ -27,9 +27,9 @@ class XgboostBins : public ::testing::Test {
 };
 
 // Numbers and words, some missing; two classes.
-train::RowData flowers() {
+tables::RowData flowers() {
   constexpr int64_t kRows = 500;
-  train::RowData rows;
+  tables::RowData rows;
   rows.shape = {.columns = {{.name = "length"}, {.name = "colour", .words = true, .levels = {"a", "b", "c", "d", "e"}}},
                 .classes = {"daisy", "rose"}};
   rows.target = "species";
@@ -76,7 +76,7 @@ int64_t peak_memory() {
 void forget_peak() { std::ofstream("/proc/self/clear_refs") << 5; }
 
 TEST_F(XgboostBins, BinsOfBatchesGiveTheTreesOfAMatrixThatHoldsAllCells) {
-  const train::RowData rows = flowers();
+  const tables::RowData rows = flowers();
   const Xgboost& library = xgboost();
   const TreeColumns columns(rows.shape.columns, rows.train);
   std::vector<float> weights, labels;
@@ -133,7 +133,7 @@ TEST_F(XgboostBins, GroupsOfARankingAreThoseOfAMatrixThatHoldsAllCells) {
 
 // All cells of a column lie in one batch or in many.
 TEST_F(XgboostBins, RowsInFilesGiveTheTreesOfRowsInMemory) {
-  const train::RowData rows = flowers();
+  const tables::RowData rows = flowers();
   const Xgboost& library = xgboost();
   if (library.version() < kOldestPages) GTEST_SKIP() << "this XGBoost keeps no rows with missing cells in files";
   const TreeColumns columns(rows.shape.columns, rows.train);
@@ -153,7 +153,7 @@ TEST_F(XgboostBins, RowsInFilesGiveTheTreesOfRowsInMemory) {
 }
 
 TEST_F(XgboostBins, AFitToRowsOnTheDiskGivesTheTreesOfOneInMemory) {
-  train::RowData rows = flowers();
+  tables::RowData rows = flowers();
   rows.test = rows.train;
   train::Config config;
   train::set_model(config, "gbdt");
@@ -161,7 +161,7 @@ TEST_F(XgboostBins, AFitToRowsOnTheDiskGivesTheTreesOfOneInMemory) {
   config.deterministic = true;
   const auto stored = [&] {
     io::SafeTensors file;
-    TreeLearner(TreeLearner::Kind::gbdt).fit(config, rows, [](const train::Round&) { return true; })->write(file);
+    TreeLearner(TreeLearner::Kind::gbdt).fit(config, rows, [](const tables::Round&) { return true; })->write(file);
     return file.tensors[0].second.to_vector<uint8_t>();
   };
   const std::vector<uint8_t> here = stored();
@@ -212,7 +212,7 @@ TEST_F(XgboostBins, RowsBehind2To31BytesOfCellsAreBinned) {
 
 TEST_F(XgboostBins, AFitKeepsBinsInPlaceOfCells) {
   constexpr int64_t kRows = 300000, kWidth = 40, kCells = kRows * kWidth;
-  train::RowData rows;
+  tables::RowData rows;
   rows.target = "y";
   Array values(DType::f64, {kRows, kWidth}), labels(DType::f32, {kRows});
   for (int64_t c = 0; c < kWidth; ++c) rows.shape.columns.push_back({.name = cat("x", c)});
@@ -226,7 +226,7 @@ TEST_F(XgboostBins, AFitKeepsBinsInPlaceOfCells) {
   config.early_stop = 0;
   forget_peak();
   const int64_t before = peak_memory();
-  TreeLearner(TreeLearner::Kind::gbdt).fit(config, rows, [](const train::Round&) { return true; });
+  TreeLearner(TreeLearner::Kind::gbdt).fit(config, rows, [](const tables::Round&) { return true; });
   // A matrix of cells takes 12 bytes for each, beside the 4 of their f32.
   EXPECT_LT(peak_memory() - before, 8 * kCells);
 }

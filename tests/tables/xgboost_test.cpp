@@ -133,7 +133,7 @@ class XgboostTest : public TableRuns {
  protected:
   void SetUp() override {
     if (const std::string why = no_xgboost(); !why.empty()) GTEST_SKIP() << why;
-    // The colour alone tells the class, but for a tenth of the rows; a cell of each column is missing.
+    // The color alone tells the class, but for a tenth of the rows; a cell of each column is missing.
     std::string csv = "length,colour,noise,species\n";
     for (int i = 0; i < 400; ++i) {
       const int colour = i * 7 % 5, noise = i * 31 % 17;
@@ -155,12 +155,12 @@ class XgboostTest : public TableRuns {
     config_.output_dir = dir_ / "run";
     config_.rounds = 30;
   }
-  train::RowData data() const {
+  tables::RowData data() const {
     return read_table({.data = config_.data, .target = config_.target, .values = config_.objective != "auto"});
   }
   std::shared_ptr<const store::RowModel> fit(
-      const train::RowData& rows,
-      const std::function<bool(const train::Round&)>& told = [](const train::Round&) { return true; }) const {
+      const tables::RowData& rows,
+      const std::function<bool(const tables::Round&)>& told = [](const tables::Round&) { return true; }) const {
     return TreeLearner(TreeLearner::Kind::gbdt).fit(config_, rows, told);
   }
 };
@@ -185,8 +185,8 @@ TEST_F(XgboostTest, TreesAreFittedStoredMeasuredAndAnswerAlike) {
   EXPECT_GT(run().test.loss, 1.5 * r.test.loss);
 }
 
-TEST_F(XgboostTest, ARowsAnswerDoesNotDependOnItsNeighboursOrThreads) {
-  const train::RowData rows = data();
+TEST_F(XgboostTest, ARowsAnswerDoesNotDependOnItsNeighborsOrThreads) {
+  const tables::RowData rows = data();
   const auto model = fit(rows);
   const Array all = model->run(rows.train.values);
   const int64_t n = rows.train.count(), width = rows.train.values.shape()[1];
@@ -207,7 +207,7 @@ TEST_F(XgboostTest, ARowsAnswerDoesNotDependOnItsNeighboursOrThreads) {
 }
 
 TEST_F(XgboostTest, MissingCellsAndUnknownWordsAreAnsweredAlike) {
-  const train::RowData rows = data();
+  const tables::RowData rows = data();
   const auto model = fit(rows);
   const auto answer = [&](const std::vector<store::Cell>& cells) {
     const Array row = store::row_of(rows.shape.columns, cells, "row");
@@ -224,10 +224,10 @@ TEST_F(XgboostTest, EarlyStopKeepsTheRoundOfTheLeastHeldOutLoss) {
   config_.rounds = 50;  // each is told
   config_.early_stop = 4;
   config_.lr = 0.8;
-  const train::RowData rows = data();
+  const tables::RowData rows = data();
   std::vector<double> losses;
   std::vector<bool> best;
-  const auto model = fit(rows, [&](const train::Round& r) {
+  const auto model = fit(rows, [&](const tables::Round& r) {
     losses.push_back(r.test->loss);
     best.push_back(*r.best);
     return true;
@@ -235,22 +235,22 @@ TEST_F(XgboostTest, EarlyStopKeepsTheRoundOfTheLeastHeldOutLoss) {
   const auto least = std::min_element(losses.begin(), losses.end());
   EXPECT_EQ(losses.end() - least, 5) << "four rounds without a better one end the fit";
   EXPECT_LT(losses.size(), 50u);
-  EXPECT_EQ(train::evaluate(*model, rows.test).loss, *least);
+  EXPECT_EQ(tables::evaluate(*model, rows.test).loss, *least);
   EXPECT_TRUE(best[static_cast<size_t>(least - losses.begin())]);
   EXPECT_FALSE(best.back());
   const std::vector<std::string> lines = model->lines();
   EXPECT_EQ(lines.back(), cat("the first ", losses.size() - 4, " of ", losses.size(), " rounds"));
   config_.early_stop = 0;
   int64_t told = 0;
-  const auto whole = fit(rows, [&](const train::Round&) { return ++told, true; });
+  const auto whole = fit(rows, [&](const tables::Round&) { return ++told, true; });
   EXPECT_EQ(told, 50);
-  EXPECT_NE(train::evaluate(*whole, rows.test).loss, *least);
+  EXPECT_NE(tables::evaluate(*whole, rows.test).loss, *least);
 }
 
 TEST_F(XgboostTest, AFitThatIsStoppedGivesTheModelSoFar) {
   config_.early_stop = 0;
-  const train::RowData rows = data();
-  const auto stopped = fit(rows, [](const train::Round& r) { return r.number < 3; });
+  const tables::RowData rows = data();
+  const auto stopped = fit(rows, [](const tables::Round& r) { return r.number < 3; });
   config_.rounds = 3;
   const auto three = fit(rows);
   EXPECT_EQ(stopped->run(rows.test.values).to_vector<float>(), three->run(rows.test.values).to_vector<float>());
@@ -259,7 +259,7 @@ TEST_F(XgboostTest, AFitThatIsStoppedGivesTheModelSoFar) {
 TEST_F(XgboostTest, ValuesAreToldByTheObjectiveThatIsAskedFor) {
   config_.data = dir_ / "values.csv";
   config_.rounds = 80;
-  const train::RowData rows = data();
+  const tables::RowData rows = data();
   const auto answers = [&] { return fit(rows)->run(rows.test.values).to_vector<float>(); };
   const std::vector<float> y = rows.test.labels.to_vector<float>(), squared = answers();
   double error = 0;
@@ -303,7 +303,7 @@ TEST_F(XgboostTest, CountsThatWouldPassForClassesAreValuesWhereAnObjectiveOfValu
 TEST_F(XgboostTest, AMonotoneColumnOnlyRises) {
   config_.data = dir_ / "values.csv";
   config_.monotone = "x=1,z=-1";
-  const train::RowData rows = data();
+  const tables::RowData rows = data();
   const auto model = fit(rows);
   Array sweep(DType::f64, {200, 3});
   for (int i = 0; i < 200; ++i) {
@@ -382,7 +382,7 @@ TEST_F(XgboostTest, ClassesOfAFewRowsWeighAsMuchWhereThatIsAskedFor) {
   io::write_file_atomic(dir_ / "rare.csv", std::string_view(text));
   config_.data = dir_ / "rare.csv";
   config_.max_depth = 2;
-  const train::RowData rows = data();
+  const tables::RowData rows = data();
   const auto rare = [&] {
     const std::vector<float> y = fit(rows)->run(rows.test.values).to_vector<float>();
     int64_t told = 0;
@@ -513,7 +513,7 @@ other.save_model(d + "ours.json")
   config_.subsample = 0.8;
   config_.early_stop = 0;
   config_.deterministic = true;
-  const train::RowData rows = data();
+  const tables::RowData rows = data();
   const auto model = fit(rows);
   const TreeColumns columns(rows.shape.columns, rows.train);
   const auto put = [&](const char* name, const void* bytes, size_t size) {

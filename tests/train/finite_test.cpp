@@ -52,14 +52,14 @@ class Finite : public ::testing::Test {
 
 TEST_F(Finite, HeldOutSamplesThatAreNoNumbersAreNamed) {
   x_test_.data<float>()[3 * 6 + 2] = kNan;
-  expect_error(ErrorKind::data, {"sample 3 of the test part", "column 2", "nan", "--on-bad-sample skip"},
+  expect_error(ErrorKind::data, {"sample 3 of the test set", "column 2", "nan", "--on-bad-sample skip"},
                [&] { run(); });
   EXPECT_FALSE(std::filesystem::exists(dir_ / "run/model.safetensors"));
 }
 
 TEST_F(Finite, SamplesOfTrainingThatAreInfiniteAreNamed) {
   x_.data<float>()[39 * 6 + 5] = -std::numeric_limits<float>::infinity();
-  expect_error(ErrorKind::data, {"sample 39 of the train part", "column 5", "-inf"}, [&] { run(); });
+  expect_error(ErrorKind::data, {"sample 39 of the train set", "column 5", "-inf"}, [&] { run(); });
 }
 
 TEST_F(Finite, SamplesAreLeftOutWhereThatIsAskedForAndStatisticsAreOfTheRest) {
@@ -127,7 +127,7 @@ TEST(FiniteSamples, PlacesAreNamedByTheirAxes) {
   set.labels = Array::of<float>({1, 2, 3}, {3});
   EXPECT_FALSE(data::leave_out_nonfinite(set, {}));
   set.images.data<float>()[1 * 40 + 1 * 20 + 2 * 5 + 3] = kNan;
-  expect_error(ErrorKind::data, {"cubes, sample 1 of the train part", "element [1, 2, 3]", "nan"},
+  expect_error(ErrorKind::data, {"cubes, sample 1 of the train set", "element [1, 2, 3]", "nan"},
                [&] { data::leave_out_nonfinite(set, {}); });
   EXPECT_TRUE(data::leave_out_nonfinite(set, {.on_bad = data::OnBad::skip}));
   EXPECT_EQ(set.count(), 2);
@@ -145,10 +145,10 @@ TEST(FiniteSamples, WhatNeverChangesIsTold) {
   for (int64_t r = 0; r < 6; ++r) set.images.data<float>()[r * 3 + 1] = 4;
   set.labels = Array::of<int64_t>({1, 1, 1, 1, 1, 1}, {6});
   EXPECT_EQ(data::nothing_to_learn(set),
-            (std::vector<std::string>{"all 6 samples to learn from are of class yes: there is nothing to classify",
+            (std::vector<std::string>{"all 6 training samples are of class yes: there is nothing to classify",
                                       "nothing can be learned from constant inputs: column 1"}));
   set.labels = Array::of<float>({2, 2, 2, 2, 2, 2}, {6, 1});
-  EXPECT_EQ(data::nothing_to_learn(set)[0], "targets never change: column 0");
+  EXPECT_EQ(data::nothing_to_learn(set)[0], "the targets are constant: column 0");
 }
 
 }  // namespace

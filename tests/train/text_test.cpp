@@ -326,7 +326,7 @@ TEST_F(TextTraining, WeightsOfAnotherVocabularyOfTheSameSizeAreRefused) {
   std::string other = reviews(600);
   for (size_t at = other.find("dull"); at != std::string::npos; at = other.find("dull")) other.replace(at, 4, "zest");
   io::write_file_atomic(dir_ / "reviews.csv", std::string_view(other));
-  expect_error(ErrorKind::checkpoint, {c.weights, "vocabulary is not that of these weights"}, [&] { run(c); });
+  expect_error(ErrorKind::checkpoint, {c.weights, "trained with a different vocabulary"}, [&] { run(c); });
 }
 
 TEST_F(TextTraining, ClassesAreMatchedByNameInOtherData) {

@@ -34,7 +34,7 @@ constexpr double kBeaten = 2;        // times the best: it runs no more than it 
 constexpr double kLost = 1.25;
 constexpr size_t kRoundsToLose = 20;
 
-// A neighbour has no extent that differs by a larger factor: what is faster for 8 rows says little about 1,000.
+// A neighbor has no extent that differs by a larger factor: what is faster for 8 rows says little about 1,000.
 constexpr double kFarthest = 8;
 
 constexpr size_t kMaxFile = size_t{8} << 20;  // of choices: some hundred thousand steps

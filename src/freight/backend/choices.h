@@ -105,7 +105,7 @@ class Choices {
   std::recursive_mutex mutex_;                // one is measured at a time; a candidate may choose among ways of its own
   std::map<std::string, std::string> found_;  // name of the candidate by step
   std::map<std::string, std::string> given_;  // those that hold for the process
-  // Choices by the words of a step without its extents, made once somebody has looked for a neighbour.
+  // Choices by the words of a step without its extents, made once somebody has looked for a neighbor.
   std::map<std::string, std::vector<Known>> kinds_;
 };
 

@@ -1,5 +1,5 @@
 // Array: a dense row-major host array (element type, shape, bytes), the currency between files, loaders, plans and
-// users. Copies share their storage; `clone` makes a deep copy. Storage is 64-byte aligned and zero-initialised.
+// users. Copies share their storage; `clone` makes a deep copy. Storage is 64-byte aligned and zero-initialized.
 #pragma once
 #include <atomic>
 #include <cstddef>

@@ -164,6 +164,7 @@ class Monitor {
   double read_busy() const { return busy_ticks(text_of("/proc/stat"), processors_) / ticks_per_second_; }
 
   void watch() {
+    ::pthread_setname_np(::pthread_self(), "cpu_share");  // for top, gdb, and tests that leave the thread out
     std::unique_lock lock(mutex_);
     for (;;) {
       used_.store(false, std::memory_order_relaxed);

@@ -84,7 +84,7 @@ struct Float16 {
   }
 };
 
-// Calls f with a value-initialised element of the C++ type of `dtype`: dispatch(t, [&]<class T>(T) { ... }).
+// Calls f with a value-initialized element of the C++ type of `dtype`: dispatch(t, [&]<class T>(T) { ... }).
 template <class F>
 decltype(auto) dispatch(DType dtype, F&& f) {
   switch (dtype) {

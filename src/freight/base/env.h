@@ -1,4 +1,4 @@
-// The only place that reads the environment. Every variable Freight honours has a row here; `freight env` prints the
+// The only place that reads the environment. Every variable Freight honors has a row here; `freight env` prints the
 // table.
 #pragma once
 #include <string>
@@ -13,7 +13,7 @@ struct Variable {
   const char* values = "";  // what it may be, "0|1"; "" for any text
 };
 
-// All honoured variables, in the order of `freight env`.
+// All honored variables, in the order of `freight env`.
 const std::vector<Variable>& variables();
 // The value, or `fallback` where the variable is unset. `name` must be in the table (checked).
 std::string get(const char* name, const std::string& fallback = {});

@@ -1,5 +1,5 @@
 // Shape: up to eight non-negative extents, held inline. Strides reuse the class (entries may then be zero).
-// Scalars have rank 0. Axis arguments of users may be negative; normalise them with `axis_index`.
+// Scalars have rank 0. Axis arguments of users may be negative; normalize them with `axis_index`.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -49,7 +49,7 @@ class Shape {  // Up to eight extents.
   int rank_ = 0;
 };
 
-using Strides = Shape;  // the distance of neighbours along each axis, in elements
+using Strides = Shape;  // the distance of neighbors along each axis, in elements
 
 // "[64,784]".
 std::string to_string(const Shape& shape);

@@ -55,7 +55,7 @@ std::string join(const std::vector<std::string>& parts, std::string_view sep);  
 std::string lower(std::string_view text);                                       // A to Z in lower case
 bool starts_with(std::string_view text, std::string_view prefix);               // whether it begins with `prefix`
 bool ends_with(std::string_view text, std::string_view suffix);                 // whether it ends with `suffix`
-// The candidate with the smallest edit distance to `word`, or "" when none is near (distance > 1/2 of the length).
+// The candidate that `word` is likely a misspelling of, at an edit distance up to a third of its length; or "".
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace freight

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
@@ -28,13 +30,51 @@ void excludes(const GivenFlag& a, const GivenFlag& b, const std::string& why) {
   fail(ErrorKind::usage, a.flag, "cannot be combined with ", b.flag, why.empty() ? "" : ": ", why);
 }
 
+void requires_flag(const GivenFlag& a, const GivenFlag& needed, const std::string& why) {
+  if (!a.given || needed.given) return;
+  fail(ErrorKind::usage, a.flag, "needs ", needed.flag, ": ", why);
+}
+
+void refuse_unknown(const std::string& what, const UnknownName& name) {
+  fail(ErrorKind::usage, what, "unknown ", name.kind, name.got == what ? "" : cat(" '", excerpt(name.got), "'"),
+       did_you_mean(name.got, name.known, name.otherwise), name.all);
+}
+
+void refuse_column(const std::string& what, const std::string& column, const std::vector<std::string>& columns,
+                   const std::string& table) {
+  fail(ErrorKind::usage, what, "there is no column ", excerpt(column), " in ", table, ": got ",
+       excerpt(join(columns, ", ")), did_you_mean(column, columns));
+}
+
+void refuse_value(const std::string& what, const std::string& got, const std::string& why) {
+  fail(ErrorKind::usage, what, "got ", excerpt(got), ": ", why);
+}
+
+void refuse_unset(const std::string& variable, const std::string& why) {
+  fail(ErrorKind::usage, variable, "is not set", why);
+}
+
+void need_file(const std::string& what, const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) fail(ErrorKind::usage, what, "there is no file ", path);
+}
+
+void need_no_stream(const std::string& what, const std::string& path, const std::string& why) {
+  if (path == "-") fail(ErrorKind::usage, what, "expected a path, got -: ", why);
+}
+
+void need_part_for_each(const std::string& what, const DeviceParts& p) {
+  if (p.parts >= p.devices) return;
+  fail(ErrorKind::usage, what, "got ", p.devices, " devices for ", p.of, ": ", p.fix);
+}
+
 void refuse_flag_of(const std::string& flag, const std::string& of, const std::string& here) {
   fail(ErrorKind::usage, {}, flag, " is a flag of ", of, "; ", here);
 }
 
 std::string did_you_mean(const std::string& got, const std::vector<std::string>& known, const std::string& otherwise) {
   const std::string near = nearest(got, known);
-  return near.empty() ? otherwise : cat("; did you mean ", near, "?");
+  return near.empty() ? otherwise : cat("; did you mean ", excerpt(near), "?");
 }
 
 void refuse_name(const std::string& what, const std::string& got, const std::vector<std::string>& known) {

@@ -18,6 +18,9 @@ struct GivenFlag {
 // Throws where both are given: "--grad-accum: cannot be combined with --shards: WHY".
 void excludes(const GivenFlag& a, const GivenFlag& b, const std::string& why = {});
 
+// Throws where a flag is given without another that it needs: "--elastic: needs --output-dir: WHY".
+void requires_flag(const GivenFlag& a, const GivenFlag& needed, const std::string& why);
+
 // "--rounds is a flag of tree models; this run trains a network"
 [[noreturn]] void refuse_flag_of(const std::string& flag, const std::string& of, const std::string& here);
 
@@ -25,9 +28,38 @@ void excludes(const GivenFlag& a, const GivenFlag& b, const std::string& why = {
 // sgd, adam, got adm; did you mean adam?"
 void need_name(const std::string& what, const std::string& got, const std::vector<std::string>& known);
 [[noreturn]] void refuse_name(const std::string& what, const std::string& got, const std::vector<std::string>& known);
+// A name of some kind that does not exist.
+struct UnknownName {
+  std::string kind, got;           // "model", "resnt18"
+  std::vector<std::string> known;  // the nearest of these is named
+  std::string otherwise = {};      // where none is near: "; freight ops lists them"
+  std::string all = {};            // in any case, behind it
+};
+// "unknown model 'resnt18'; did you mean resnet18?"; the name is not repeated where `what` is the name.
+[[noreturn]] void refuse_unknown(const std::string& what, const UnknownName& name);
+// A column that a table does not have: "there is no column ag in people.csv: got age, sex; did you mean age?"
+[[noreturn]] void refuse_column(const std::string& what, const std::string& column,
+                                const std::vector<std::string>& columns, const std::string& table);
 // "; did you mean adam?", or `otherwise` where no name is near.
 std::string did_you_mean(const std::string& got, const std::vector<std::string>& known,
                          const std::string& otherwise = {});
+
+// A value that is well formed and does not fit the rest: "got cuda:0: a model of gbdt runs on the CPU"
+[[noreturn]] void refuse_value(const std::string& what, const std::string& got, const std::string& why);
+// A variable of the environment that is needed: "MASTER_PORT: is not set" and why
+[[noreturn]] void refuse_unset(const std::string& variable, const std::string& why);
+// Throws unless there is such a file: "there is no file nets/own.json"
+void need_file(const std::string& what, const std::string& path);
+// Throws for "-", where the result cannot be a stream: "expected a path, got -: a run is a directory"
+void need_no_stream(const std::string& what, const std::string& path, const std::string& why);
+// Things that several devices divide among them.
+struct DeviceParts {
+  int64_t devices = 1, parts = 1;
+  std::string of;  // "8 shards", "a batch of 4"
+  std::string fix = "expected one for each";
+};
+// Throws where devices are left without a part: "got 4 devices for 2 shards: expected one for each"
+void need_part_for_each(const std::string& what, const DeviceParts& parts);
 
 // "expected NAME*COUNT, like cpu*4, got 'cpu*x'"
 [[noreturn]] void refuse_text(const std::string& what, const std::string& form, const std::string& got);

@@ -26,7 +26,7 @@ double opencl_memory(const std::string& name) {
 std::string lacks_memory(const plan::StepPlan& d, const std::string& device) {
   const auto total = static_cast<double>(d.total());
   const auto lacks = [&](double needed, double has, const char* where) {
-    return has > 0 && needed > kShare * has ? cat("needs ", human_bytes(needed), where, ", free are ", human_bytes(has))
+    return has > 0 && needed > kShare * has ? cat("needs ", human_bytes(needed), where, ", free: ", human_bytes(has))
                                             : std::string();
   };
   const bool apart = backend(device).memory() != nullptr;

@@ -69,7 +69,7 @@ std::string scaling(const Study& s) {
                     .from_zero = true};
   for (size_t i = 0; i < s.nets.size(); ++i) {
     double one = 0;
-    report::Series line{.label = s.nets[i].title, .colour = static_cast<int>(i)};
+    report::Series line{.label = s.nets[i].title, .color = static_cast<int>(i)};
     for (const StepResult* r : results_of(s, s.nets[i])) {
       if (r->threads == 1) one = r->seconds;
       if (r->threads > 0 && one > 0 && r->seconds > 0) {

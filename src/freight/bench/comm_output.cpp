@@ -23,7 +23,7 @@ std::string microseconds(double seconds) {
 
 Listing figures_of(const std::vector<CommTimes>& all) {
   Listing out;
-  out.header = {"ranks", "bytes", "us, median", "us, least", "us, fitted", "bus GB/s"};
+  out.header = {"ranks", "bytes", "us, median", "us, min", "us, fitted", "bus GB/s"};
   for (const CommTimes& t : all) {
     for (const CommFigure& f : t.figures) {
       const double fitted = t.cost.start + t.cost.per_byte * static_cast<double>(f.bytes);
@@ -44,11 +44,12 @@ std::vector<std::string> findings(const std::vector<CommTimes>& all) {
                       fixed(t.cost.worst * 100, 0), " % of each median"));
     if (!t.beside) continue;
     const plan::BesideCompute& b = *t.beside;
-    out.push_back(cat("while all compute: products take ", fixed(b.products, 2), " and other kernels ",
+    out.push_back(cat("while all ranks compute: matmuls take ", fixed(b.products, 2), " and other kernels ",
                       fixed(b.rest, 2), " times as long as on one rank alone, the slowest rank's step ",
-                      fixed(b.slowest, 2), " of the mean; a sum ", microseconds(b.sum.start), " us + bytes / ",
+                      fixed(b.slowest, 2), " of the mean; an all-reduce takes ", microseconds(b.sum.start),
+                      " us + bytes / ",
                       b.sum.per_byte > 0 ? cat(fixed(1e-9 / b.sum.per_byte, 2), " GB/s") : "(more than was measured)",
-                      ", and takes ", fixed(b.lost_per_byte * 1e9, 2), " ms of computing for each MB"));
+                      ", and costs ", fixed(b.lost_per_byte * 1e9, 2), " ms of computing for each MB"));
   }
   return out;
 }
@@ -150,7 +151,7 @@ std::vector<CommTimes> read_comm_times(const std::string& text, const std::strin
       all.push_back(std::move(t));
     }
   } catch (const Json::exception& e) {
-    fail(ErrorKind::data, source, "holds no times of `bench comm`: ", io::json_fault(e));
+    fail(ErrorKind::data, source, "contains no times of `bench comm`: ", io::json_fault(e));
   }
   return all;
 }

@@ -76,7 +76,7 @@ std::optional<EpochCost> epoch_cost(const Curve& curve, const BatchPoint& p, dou
   return c;
 }
 
-double utilisation(const Curve& curve, const BatchPoint& p) {
+double utilization(const Curve& curve, const BatchPoint& p) {
   return p.known() && curve.peak_flops > 0 ? p.flops / p.seconds / curve.peak_flops : 0;
 }
 
@@ -148,7 +148,7 @@ std::vector<std::string> findings(const Comparison& c) {
     std::string text = cat(curve.name, curve.predicted ? " (predicted): " : ": ");
     if (one) text += cat("latency at batch 1 ", milliseconds(one->seconds), " ms; ");
     text += cat("most at batch ", best->batch, ", ", number(best->samples_per_second()), " ", c.unit, "/s, ",
-                percent_of(utilisation(curve, *best)), " of ", curve.peak, ".");
+                percent_of(utilization(curve, *best)), " of ", curve.peak, ".");
     out.push_back(text);
   }
   for (size_t i = 1; i < c.curves.size(); ++i) {

@@ -77,7 +77,7 @@ struct EpochCost {
 // The cost of the training steps only, with copied batches if these are known.
 std::optional<EpochCost> epoch_cost(const Curve& curve, const BatchPoint& point, double samples);
 // The FLOPs per second as a fraction of the dense peak.
-double utilisation(const Curve& curve, const BatchPoint& point);
+double utilization(const Curve& curve, const BatchPoint& point);
 
 // The module that a step belongs to; "(loss and updates)" outside of all.
 std::string layer_of(const plan::Work& work);

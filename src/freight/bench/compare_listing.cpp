@@ -52,7 +52,7 @@ Listing figures_of(const Comparison& c) {
              curve.predicted ? cat(milliseconds(p.range.low), "-", milliseconds(p.range.high))
                              : milliseconds(p.seconds),
              milliseconds(p.moved_seconds), number(p.samples_per_second()), number(p.flops / p.seconds * 1e-9),
-             percent_of(utilisation(curve, p)), times(speed_up(c.curves[0], curve, batch)),
+             percent_of(utilization(curve, p)), times(speed_up(c.curves[0], curve, batch)),
              times(speed_up(c.curves[0], curve, batch, Batches::moved)), dollars(cost), watt_hours(cost)});
       }
     }
@@ -148,7 +148,7 @@ std::string to_json(const Comparison& c) {
                              {"seconds_moved", known(p.moved_seconds)},
                              {"samples_per_second", p.samples_per_second()},
                              {"flops", p.flops},
-                             {"utilisation", utilisation(curve, p)},
+                             {"utilisation", utilization(curve, p)},
                              {"speed_up", known(speed_up(base, curve, p.batch))},
                              {"speed_up_moved", known(speed_up(base, curve, p.batch, Batches::moved))},
                              {"epoch_hours", cost ? Json(cost->hours) : Json(nullptr)},

@@ -28,7 +28,7 @@ std::string over_batches(const Comparison& c, size_t least, Plot plot, F value) 
   plot.x_scale = Plot::Scale::logarithmic;
   for (size_t i = 0; i < c.curves.size(); ++i) {
     Series s{.label = report::shortened(c.curves[i].name, kLabel),
-             .colour = static_cast<int>(i),
+             .color = static_cast<int>(i),
              .stroke = stroke_of(c.curves[i])};
     for (const BatchPoint& p : c.curves[i].points) {
       const double v = p.known() ? value(c.curves[i], p) : 0;
@@ -75,7 +75,7 @@ std::string curves(const Comparison& c) {
                        .scale = Plot::Scale::linear,
                        .from_zero = true,
                        .reach = 1},
-                      [](const Curve& curve, const BatchPoint& p) { return 100 * utilisation(curve, p); });
+                      [](const Curve& curve, const BatchPoint& p) { return 100 * utilization(curve, p); });
   return out + "</div>";
 }
 
@@ -90,7 +90,7 @@ std::string roofline(const Comparison& c) {
   double low = 1, high = 10;
   std::vector<Series> marks(c.curves.size());
   for (size_t i = 0; i < c.curves.size(); ++i) {
-    marks[i].colour = static_cast<int>(i);
+    marks[i].color = static_cast<int>(i);
     marks[i].stroke = Stroke::none;
     for (const LayerRow& r : rows) {
       const LayerRow::On& on = r.on[i];
@@ -109,7 +109,7 @@ std::string roofline(const Comparison& c) {
     const double ridge = curve.roof_flops / curve.roof_bytes, top = curve.roof_flops * 1e-9;
     const auto at = [&](double x) { return report::Point{x, std::min(top, x * curve.roof_bytes * 1e-9)}; };
     Series roof{.label = report::shortened(curve.name, kLabel),
-                .colour = static_cast<int>(i),
+                .color = static_cast<int>(i),
                 .stroke = stroke_of(curve),
                 .value_at_end = false};
     roof.points = {at(low)};
@@ -131,7 +131,7 @@ std::string timeline(const Comparison& c) {
   for (size_t i = 0; i < c.curves.size(); ++i) {
     const Curve& curve = c.curves[i];
     report::Lane lane{.label = cat(curve.name, curve.predicted ? " (predicted)" : ""),
-                      .colour = static_cast<int>(i),
+                      .color = static_cast<int>(i),
                       .dashed = curve.predicted};
     for (const StepTime& p : curve.step_times) {
       constexpr report::Filling kFillings[] = {report::Filling::dense, report::Filling::hatched, report::Filling::empty,
@@ -167,7 +167,7 @@ std::string devices(const Comparison& c) {
              {"throughput", best ? cat(number(best->samples_per_second()), " ", c.unit, "/s at batch ", best->batch)
                                  : "none: no batch size could be run"},
              {"dense peak", cat(escaped(curve.peak), ": ", escaped(curve.peak_source))},
-             {"used of it", best ? percent_of(utilisation(curve, *best)) : ""},
+             {"used of it", best ? percent_of(utilization(curve, *best)) : ""},
              {"price", escaped(curve.price)},
              {"power", escaped(curve.power)},
              {"basis", escaped(curve.assumed)}}),

@@ -53,7 +53,7 @@ class Measurement {
     const double peak = given(options_.peaks, device);
     c.peak_flops = peak > 0 ? peak * 1e12 : roofs.flops;
     c.peak = teraflops(c.peak_flops) + (peak > 0 ? " dense" : "");
-    c.peak_source = peak > 0 ? "as given" : "the best matrix product measured on it";
+    c.peak_source = peak > 0 ? "as given" : "the fastest matmul measured on it";
     c.assumed = cat("measured: products ", teraflops(c.roof_flops), ", memory ", fixed(c.roof_bytes * 1e-9, 1),
                     " GB/s, ", fixed(c.launch * 1e6, 2), " us for a kernel that does nothing",
                     compute.note.empty() ? "" : "; ", compute.note);

@@ -56,7 +56,7 @@ Json json_of(const ScalingPoint& p) {
 Listing figures_of(const Scaling& s) {
   Listing out;
   out.header = {"devices", "batch of each", "threads", "ms/step", "samples/s", "efficiency",
-                "compute", "sums",          "waiting", "data",    "predicted", "limited by"};
+                "compute", "all-reduce",    "waiting", "data",    "predicted", "limited by"};
   out.words = {11};
   for (const ScalingPoint& p : s.points) {
     const RankTimes mean = p.mean();
@@ -143,7 +143,7 @@ ScalingPoint read_point(const std::string& text, const std::string& source) {
     p.cost = {.start = c.at("start_seconds"), .per_byte = c.at("seconds_per_byte"), .worst = c.at("worst_deviation")};
     return p;
   } catch (const Json::exception& e) {
-    fail(ErrorKind::data, source, "holds no times of training steps: ", e.what());
+    fail(ErrorKind::data, source, "contains no times of training steps: ", e.what());
   }
 }
 

@@ -62,7 +62,7 @@ class HostList {
     constexpr size_t kMostDigits = 12;
     const int64_t v = digits.size() <= kMostDigits ? parse_number<int64_t>(digits).value_or(-1) : -1;
     if (v < 0) {
-      refuse(cat("'", digits, "' in its brackets is no number"));
+      refuse(cat("'", digits, "' in its brackets is not a number"));
     }
     return v;
   }

@@ -64,7 +64,7 @@ Address address_of(const std::string& job) {
   Address a;
   a.name.sun_family = AF_UNIX;
   if (text.size() + 1 > sizeof(a.name.sun_path)) {
-    fail(ErrorKind::usage, "rendezvous", "the job's name has ", job.size(), " characters, expected less than 80");
+    fail(ErrorKind::usage, "rendezvous", "the job's name has ", job.size(), " characters, expected fewer than 80");
   }
   std::memcpy(a.name.sun_path + 1, text.data(), text.size());
   a.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());

@@ -71,7 +71,7 @@ std::string token_from_file(const std::string& path, const Launch& launch, doubl
       make_token_file(path);
     } else if (seconds_since(start) > timeout) {
       throw Error(ErrorKind::peer_lost, excerpt(path),
-                  cat("does not exist: rank 0 creates it, which host ", host_name(), " awaited for ", timeout,
+                  cat("does not exist: rank 0 creates it, which host ", host_name(), " waited for ", timeout,
                       " s; use a folder that all hosts share, or the same FREIGHT_TOKEN for all"),
                   cat("rank ", launch.rank, " of ", launch.world));
     } else {
@@ -86,9 +86,10 @@ std::string token_of(const Launch& launch, const JobOptions& options) {
   const std::string token = path.empty() ? env::get("FREIGHT_TOKEN") : token_from_file(path, launch, options.timeout);
   const std::string name = path.empty() ? "FREIGHT_TOKEN" : excerpt(path);
   if (token.empty()) {
-    fail(ErrorKind::usage, name, path.empty() ? "is not set" : "is empty", ": ranks on a network prove with ",
-         "it that they belong to this job. Set the same for all, as by export FREIGHT_TOKEN=$(openssl rand -hex 16) ",
-         "before srun, or name a file in a shared folder by --token-file, which rank 0 makes");
+    fail(
+        ErrorKind::usage, name, path.empty() ? "is not set" : "is empty", ": ranks on a network prove by it ",
+        "that they belong to this job. Set the same for all, for example export FREIGHT_TOKEN=$(openssl rand -hex 16) ",
+        "before srun, or name a file in a shared folder with --token-file, which rank 0 creates");
   }
   if (token.size() < kLeastToken) {
     fail(ErrorKind::usage, name, "has ", token.size(), " characters, expected ", kLeastToken, " or more");
@@ -122,8 +123,8 @@ int port_of(const Launch& launch) {
     return static_cast<int>(kFirst + hash % kPorts);
   }
   if (port == 0) {
-    fail(ErrorKind::usage, "MASTER_PORT", "is not set: which port of rank 0's host do the ", launch.world,
-         " ranks of the rendezvous? Set the same for all");
+    refuse_unset("MASTER_PORT", cat(": the port of rank 0's host at which the ", launch.world,
+                                    " ranks rendezvous. Set the same for all"));
   }
   // torchrun's agent listens on MASTER_PORT itself and tells its processes so by this variable.
   if (lower(env::get("TORCHELASTIC_USE_AGENT_STORE")) == "true") ++port;
@@ -134,8 +135,8 @@ std::unique_ptr<Comm> join_by_gloo(const Launch& launch, const JobOptions& optio
   NetworkPlan plan = network_plan(launch, options);
   if (plan.world == 1) return join_gloo(plan);  // there is no other rank
   if (plan.host.empty()) {
-    fail(ErrorKind::usage, "MASTER_ADDR", "is not set: on which host is rank 0 of the ", launch.world,
-         " ranks? Set the same name or address for all");
+    refuse_unset("MASTER_ADDR",
+                 cat(": the host of rank 0 of the ", launch.world, " ranks. Set the same name or address for all"));
   }
   plan.port = port_of(launch);
   plan.token = token_of(launch, options);

@@ -25,7 +25,7 @@ std::optional<int> number(const char* name, int least, int most) {
 }
 
 [[noreturn]] void lacks(const char* unset, const char* set) {
-  fail(ErrorKind::usage, unset, "is not set, but ", set, " is: set both");
+  refuse_unset(unset, cat(", but ", set, " is: set both"));
 }
 
 // The first of these variables that is set; the last one if none is.
@@ -55,13 +55,13 @@ bool is_loopback(const std::string& host) {
 // rendezvous says otherwise.
 void guess_local(const Names& n, Launch& l) {
   if (const std::string per_node = env::get("NPROC_PER_NODE"); !per_node.empty()) {
-    fail(ErrorKind::usage, n.local_rank, "is not set, and NPROC_PER_NODE is '", excerpt(per_node), "': ", n.rank,
-         " and ", n.world, " may count machines; start the processes of a machine by torchrun, or set ", n.local_rank,
-         " and ", n.local_world);
+    refuse_unset(n.local_rank, cat(", and NPROC_PER_NODE is '", excerpt(per_node), "': ", n.rank, " and ", n.world,
+                                   " may count machines; start the processes of a machine by torchrun, or set ",
+                                   n.local_rank, " and ", n.local_world));
   }
   if (l.world > 1 && !is_loopback(l.master_address)) {
-    fail(ErrorKind::usage, n.local_rank, "is not set, and MASTER_ADDR is '", excerpt(l.master_address),
-         "': which of the ", l.world, " processes are on this host? Set ", n.local_rank, " and ", n.local_world);
+    refuse_unset(n.local_rank, cat(", and MASTER_ADDR is '", excerpt(l.master_address), "': which of the ", l.world,
+                                   " processes are on this host? Set ", n.local_rank, " and ", n.local_world));
   }
   l.local_rank = l.rank;
   l.local_world = l.world;
@@ -136,7 +136,7 @@ std::optional<Launch> read_slurm() {
   } else {
     const std::vector<int> all = tasks_per_node(tasks);
     if (node >= all.size()) {
-      fail(ErrorKind::usage, tasks, "got '", excerpt(env::get(tasks)), "', which says nothing of node ", node);
+      refuse_value(tasks, env::get(tasks), cat("it has no entry for node ", node));
     }
     l.local_world = all[node];
   }
@@ -157,8 +157,7 @@ std::optional<Launch> read_kubeflow() {
   if (!rank || !world) lacks(rank ? world_name : rank_name, rank ? rank_name : world_name);
   require_below(rank_name, *rank, world_name, *world);
   if (const std::string per_node = env::get("PET_NPROC_PER_NODE"); !per_node.empty() && per_node != "1") {
-    fail(ErrorKind::usage, "PET_NPROC_PER_NODE", "expected 1, got '", excerpt(per_node),
-         "': several processes per machine are started by torchrun");
+    refuse_value("PET_NPROC_PER_NODE", per_node, "several processes per machine are started by torchrun, expected 1");
   }
   Launch l{.rank = *rank, .world = *world, .source = "Kubeflow"};
   l.master_address = env::get(first_set({"PET_MASTER_ADDR", "MASTER_ADDR"}));
@@ -210,7 +209,7 @@ Launch read_launch_environment() {
   Launch& l = all[0];
   for (size_t i = 1; i < all.size(); ++i) require_agreement(l, all[i]);
   if (pmix && *pmix != all.back().rank && *pmix != l.rank) {
-    fail(ErrorKind::usage, "PMIX_RANK", "got ", *pmix, ", but ", l.source, "'s variables say rank ", l.rank);
+    refuse_value("PMIX_RANK", cat(*pmix), cat(l.source, "'s variables have rank ", l.rank));
   }
   if (l.job.empty()) {
     for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "TORCHELASTIC_RUN_ID"}) {

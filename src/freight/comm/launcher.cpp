@@ -375,7 +375,7 @@ class Job {
 }  // namespace
 
 std::string to_string(const JobEnd& end) {
-  if (!end.failed()) return "all ranks ended well";
+  if (!end.failed()) return "all ranks succeeded";
   return cat("rank ", end.rank,
              end.stopped  ? cat(" was stopped, and was killed by the supervisor")
              : end.signal ? cat(" was killed by signal ", end.signal, " (", ::strsignal(end.signal), ")")

@@ -254,7 +254,7 @@ void NetworkComm::broken(int peer, const std::string& why, double waited) {
   if (const auto fault = dog_->fault_within(late ? 0 : kCauseSeconds)) throw_fault(*fault);
   if (late) {
     give_up(ErrorKind::peer_lost, cat("rank ", peer, " did not respond within ", timeout_, " s: ",
-                                      dog_->process_of(peer), " lives and is slow or hangs; ", dog_->last_seen(peer)));
+                                      dog_->process_of(peer), " is alive, but slow or hung; ", dog_->last_seen(peer)));
   }
   give_up(ErrorKind::peer_lost, cat("rank ", rank_, " on host ", host_name(), " lost its connection to rank ", peer,
                                     ", ", dog_->process_of(peer), ": ", why, "; ", dog_->last_seen(peer)));

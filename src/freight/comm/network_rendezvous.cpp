@@ -228,7 +228,8 @@ class TcpHost {
       logging::warn(
           cat("rendezvous: a process on ", g.address, " does not have the token of this job and was rejected"));
     }
-    answer(g, ErrorKind::usage, "it got another token: expected the same FREIGHT_TOKEN or --token-file for all ranks");
+    answer(g, ErrorKind::usage,
+           "it was given a different token: expected the same FREIGHT_TOKEN or --token-file for all ranks");
     g.socket = Descriptor();
   }
 
@@ -483,7 +484,7 @@ class TcpVisitor {
   [[noreturn]] void throw_lost(const std::string& text) const {
     throw Error(ErrorKind::peer_lost, "rendezvous", text, where());
   }
-  [[noreturn]] void ended() const { throw_lost(cat(rank_zero(), " ended before all ranks had come")); }
+  [[noreturn]] void ended() const { throw_lost(cat(rank_zero(), " ended before all ranks had joined")); }
   [[noreturn]] void stranger() const {
     throw Error(ErrorKind::usage, "rendezvous",
                 cat("the process that listens at ", place(), " does not know the token of this job: expected the same ",

@@ -231,7 +231,7 @@ void Watchdog::tick() {
     line.open = false;
     lose(rank_of(i),
          cat(" sent no heartbeat for ", kTicksOfSilence * kTick, " s, ",
-             system_answers(line.socket.get()) ? "though its host responds: it is stopped or hangs"
+             system_answers(line.socket.get()) ? "though its host responds: it is stopped or hung"
                                                : "and its host does not respond: it is down, or the network is cut"));
   }
 }
@@ -275,7 +275,7 @@ void Watchdog::look_for_slow_ranks() {
   told_ = stalled_;
   const auto waiting = static_cast<int>(first - states.begin()), late = static_cast<int>(slow - states.begin());
   logging::warn(cat("rank ", late, " on host ", host(late), " is slow: rank ", waiting, " waits for it in ",
-                    Call(first->call), " at step ", first->step, " for ", stalled_, " s; its heartbeats come, and ",
+                    Call(first->call), " at step ", first->step, " for ", stalled_, " s; its heartbeats arrive, and ",
                     last_seen(late)));
 }
 

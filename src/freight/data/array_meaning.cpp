@@ -49,7 +49,7 @@ Extremes extremes_of(const Array& a) {
   return extremes_of(f.data<float>(), f.numel());
 }
 
-bool is_colour(int64_t extent) { return extent == 1 || extent == 3; }
+bool is_color(int64_t extent) { return extent == 1 || extent == 3; }
 
 // (H, W, C) of each sample to (C, H, W).
 Array channels_first(const Array& a) {
@@ -87,10 +87,10 @@ std::vector<Layout> fitting(const Shape& s, bool numbers) {
   if (s.rank() != 4) return {Layout::features};
   // A strip is rather a signal of many channels than an image.
   const bool strip = std::max(s[1], s[2]) > 4 * std::min(s[1], s[2]);
-  if (is_colour(s[1]) && !is_colour(s[3])) return {Layout::nchw};
-  if (is_colour(s[3]) && !is_colour(s[1]) && !strip) return {Layout::nhwc};
-  // Neither axis is of colours, or both are: channels in front are fewer than rows and columns.
-  if (!is_colour(s[1]) && s[1] <= s[2] && s[1] <= s[3]) return {Layout::nchw};
+  if (is_color(s[1]) && !is_color(s[3])) return {Layout::nchw};
+  if (is_color(s[3]) && !is_color(s[1]) && !strip) return {Layout::nhwc};
+  // Neither axis is of colors, or both are: channels in front are fewer than rows and columns.
+  if (!is_color(s[1]) && s[1] <= s[2] && s[1] <= s[3]) return {Layout::nchw};
   return {Layout::nchw, Layout::nhwc};
 }
 
@@ -98,7 +98,7 @@ Layout layout_of(DType dtype, const Shape& s, Layout recorded, const AskedMeanin
   if (s.rank() < 2) fail(ErrorKind::data, where, "samples need rank 2 or more, got ", dtype, s);
   if (asked.layout != Layout::automatic) {
     if (!sample_in(s, asked.layout)) {
-      fail(ErrorKind::usage, "--layout", "got ", to_string(asked.layout), ", but ", where, " has shape ", s);
+      refuse_value("--layout", to_string(asked.layout), cat(where, " has shape ", to_string(s)));
     }
     return asked.layout;
   }
@@ -202,8 +202,7 @@ ArrayMeaning decide_meaning(const Array& samples, const AskedMeaning& asked, con
     m.values = m.range == kBytes && e.whole && e.within(0, 255) ? Values::bytes : Values::scaled;
     const double span = m.range.high - m.range.low;
     if (!e.within(m.range.low - kUnitSlack * span, m.range.high + kUnitSlack * span)) {
-      fail(ErrorKind::usage, "--value-range", "got ", to_string(m.range), ", but ", where, " has values from ", e.low,
-           " to ", e.high);
+      refuse_value("--value-range", to_string(m.range), cat(where, " has values from ", e.low, " to ", e.high));
     }
     return m;
   }

@@ -56,7 +56,8 @@ TrainTest sets_of_arrays(const io::NamedArrays& given, const std::string& where,
     const int64_t* labels = out.train.labels.data<int64_t>();
     const int64_t top = n > 0 ? *std::max_element(labels, labels + n) : 0;
     constexpr int64_t kMaxClasses = 1 << 20;
-    if (top >= kMaxClasses) fail(ErrorKind::data, y_name, "label ", top, " is absurd: classes are counted from 0");
+    if (top >= kMaxClasses)
+      fail(ErrorKind::data, y_name, "label ", top, " is out of range: expected class numbers from 0");
     out.train.classes = numbered_classes(std::max<int64_t>(top, 0) + 1);
   }
   out.train.validate(x_name, y_name);
@@ -70,6 +71,7 @@ TrainTest sets_of_arrays(const io::NamedArrays& given, const std::string& where,
     out.test = out.train.slice(n - held_out, held_out);
     out.test.split = "test";
     out.test.note = cat("the last tenth of ", where, " for validation");
+    out.test.validation = true;
     out.train = out.train.slice(0, n - held_out);
   } else {
     out.test.images = read_samples(*x_test, meaning, options.asked, where + "[x_test]");

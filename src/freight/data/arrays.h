@@ -1,6 +1,6 @@
 // Data sets in NumPy files: one .npz with x_train, y_train, x_test, y_test, or a directory with those as .npy files.
-// What the samples mean is decided in array_meaning.h.
-// Targets: integers (N) are classes; floats (N) or (N, K) are values to regress. Faults are Error(data).
+// array_meaning.h decides what the samples mean. Integer targets (N) are classes; float targets (N) or (N, K) are for
+// regression. Errors are Error(data).
 #pragma once
 #include <string>
 
@@ -9,12 +9,12 @@
 
 namespace freight::data {
 
-bool is_array_source(const std::string& path);  // told by names
-// Targets as a data set holds them: i64 (N) of classes, f32 (N) or (N, K) of values.
+bool is_array_source(const std::string& path);  // recognized by file names
+// Converts targets to those of a dataset: i64 (N) for classes, f32 (N) or (N, K) for regression.
 Array targets_of(const Array& array, const std::string& file);
-// Reads both parts. Throws Error(data) that names the file.
+// Reads the training and the held-out set. Throws Error(data) that names the file.
 TrainTest load_array_source(const std::string& path, const ArrayOptions& options = {});
-// `where` starts the messages. Without x_test the test split is the last tenth of the train split.
+// The same from arrays in memory. Messages begin with `where`. Without x_test the last tenth is held out.
 TrainTest sets_of_arrays(const io::NamedArrays& arrays, const std::string& where, const std::string& name,
                          const ArrayOptions& options = {});
 

@@ -13,7 +13,7 @@
 namespace freight::data {
 
 namespace {
-constexpr uint32_t kAugmentStream = 0x61756775, kColourStream = 0x636f6c6f, kEraseStream = 0x65726173,
+constexpr uint32_t kAugmentStream = 0x61756775, kColorStream = 0x636f6c6f, kEraseStream = 0x65726173,
                    kMirrorStream = 0x6d697272;
 constexpr int64_t kLargePlane = 64 * 64;  // a batch of smaller images stays in the caches
 
@@ -51,9 +51,7 @@ Transform::Transform(const Dataset& set, const Augment& augment, uint64_t seed, 
   }
   const int reach = std::max(augment.shift, augment.crop_padding);
   need_at_least("augment", "shift and padding", std::min(augment.shift, augment.crop_padding), 0);
-  if (!image && (reach > 0 || augment.flip)) {
-    fail(ErrorKind::usage, "augment", "shift, crop and flip need images (C, H, W): samples of ", set.name, " are ", s);
-  }
+  if (reach > 0 || augment.flip) need_images("augment", "shift, crop or flip", set);
   if (image && reach >= std::min(rows_, columns_)) {
     fail(ErrorKind::usage, "augment", "a shift of ", reach, " moves images of ", rows_, " x ", columns_, " away");
   }
@@ -73,7 +71,7 @@ Transform::Transform(const Dataset& set, const Augment& augment, uint64_t seed, 
          "random crop: expected 0 < min <= max and a fraction of at most 1, got a fraction of the area from ",
          crop.min_area, " to ", crop.max_area, " and a ratio from ", crop.min_ratio, " to ", crop.max_ratio);
   }
-  check_colours();
+  check_colors();
   const bool normalize = augment.normalize && !set.mean.empty();
   if (normalize && (set.mean.size() != c || set.std.size() != c)) {
     fail(ErrorKind::usage, "augment", "mean and std have ", set.mean.size(), " and ", set.std.size(),
@@ -87,7 +85,7 @@ Transform::Transform(const Dataset& set, const Augment& augment, uint64_t seed, 
   }
 }
 
-void Transform::check_colours() const {
+void Transform::check_colors() const {
   const Augment& a = augment_;
   for (const double v : {a.color_jitter.brightness, a.color_jitter.contrast, a.color_jitter.saturation}) {
     need_between("augment", "color jitter", v, 0, 10);
@@ -98,16 +96,14 @@ void Transform::check_colours() const {
   need_between("augment", "random erasing probability", a.random_erase, 0, 1);
   const Shape s = set_->sample_shape();
   const bool u8 = set_->files || set_->images.dtype() == DType::u8;
-  if (recolours() && !(u8 && s.rank() == 3 && s[0] == 3)) {
+  if (recolors() && !(u8 && s.rank() == 3 && s[0] == 3)) {
     fail(ErrorKind::usage, "augment", "color jitter and RandAugment need u8 color images (3, H, W): samples of ",
          set_->name, " are ", u8 ? "u8 " : "floats ", s);
   }
-  if (a.random_erase > 0 && s.rank() != 3) {
-    fail(ErrorKind::usage, "augment", "random erasing needs images (C, H, W): samples of ", set_->name, " are ", s);
-  }
+  if (a.random_erase > 0) need_images("augment", "random erasing", *set_);
 }
 
-bool Transform::recolours() const { return augment_.color_jitter.any() || augment_.rand_augment > 0; }
+bool Transform::recolors() const { return augment_.color_jitter.any() || augment_.rand_augment > 0; }
 
 Draw Transform::draw(int64_t index, int64_t epoch) const {
   Draw draw;
@@ -153,8 +149,8 @@ void Transform::read_image(int64_t index, int64_t epoch, const PlaneTarget& dst,
   if (scratch.file.size() > kLargeFile) scratch.file = io::Bytes();
 }
 
-void Transform::recolour(int64_t index, int64_t epoch, Scratch& scratch) const {
-  PhiloxStream r = draws(seed_, index, epoch, kColourStream);
+void Transform::recolor(int64_t index, int64_t epoch, Scratch& scratch) const {
+  PhiloxStream r = draws(seed_, index, epoch, kColorStream);
   const Planes planes{scratch.planes.data(), rows_, columns_};
   if (augment_.rand_augment > 0) {
     rand_augment(planes, augment_.rand_augment, augment_.rand_augment_magnitude, r, scratch.spare);
@@ -163,7 +159,7 @@ void Transform::recolour(int64_t index, int64_t epoch, Scratch& scratch) const {
 }
 
 // torchvision.transforms.RandomErasing with its bounds: 2 to 33 % of the area, sides up to 1 to 3.3, ten draws. What is
-// erased becomes 0, the mean colour of normalised samples.
+// erased becomes 0, the mean color of normalized samples.
 void Transform::draw_erased(int64_t index, int64_t epoch, Draw& draw) const {
   PhiloxStream r = draws(seed_, index, epoch, kEraseStream);
   if (static_cast<double>(r.uniform()) >= augment_.random_erase) return;
@@ -250,19 +246,19 @@ void Transform::apply(int64_t index, int64_t epoch, float* dst, Scratch& scratch
   const Draw drawn = draw(index, epoch);
   // Rows of an image go into the batch as they are made: while they are on their way to memory, the next ones are.
   const bool direct =
-      set_->files && !recolours() && !channels_last_ && channels_ == 3 && rows_ * columns_ >= kLargePlane;
-  if ((set_->files && !direct) || recolours()) scratch.planes.resize(static_cast<size_t>(n));
+      set_->files && !recolors() && !channels_last_ && channels_ == 3 && rows_ * columns_ >= kLargePlane;
+  if ((set_->files && !direct) || recolors()) scratch.planes.resize(static_cast<size_t>(n));
   if (set_->files) {
     read_image(index, epoch, direct ? PlaneTarget(dst, scale_.data(), bias_.data()) : scratch.planes.data(), scratch);
   } else if (!u8) {
     write(static_cast<const float*>(set_->images.raw()) + index * n, drawn, dst);
-  } else if (const uint8_t* src = static_cast<const uint8_t*>(set_->images.raw()) + index * n; recolours()) {
+  } else if (const uint8_t* src = static_cast<const uint8_t*>(set_->images.raw()) + index * n; recolors()) {
     move_planes(src, drawn, scratch.planes.data());
   } else {
     write(src, drawn, dst);
   }
-  if (recolours()) recolour(index, epoch, scratch);
-  if ((set_->files && !direct) || recolours()) write<uint8_t>(scratch.planes.data(), Draw{}, dst);
+  if (recolors()) recolor(index, epoch, scratch);
+  if ((set_->files && !direct) || recolors()) write<uint8_t>(scratch.planes.data(), Draw{}, dst);
   erase(drawn, dst);
 }
 

@@ -1,6 +1,6 @@
-// Transforms of a sample on the way from the data set to the network: shift, crop, flip, colours, erasing, normalise,
-// memory layout; of images in files also reading and resizing (image_reader.h). Every random choice is a function
-// of (seed, epoch, sample number): the same batch for any number of workers.
+// Transforms a sample for the network: shift, crop, flip, colors, erasing, normalization and memory layout; for image
+// files also reading and resizing (image_reader.h). Every random choice is a function of (seed, epoch, sample number),
+// so batches are the same for any number of workers.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -11,65 +11,65 @@
 
 namespace freight::data {
 
-// The random changes of training samples. All are off by default, but for `normalize`.
+// The augmentation of training samples. Everything is off by default except `normalize`.
 struct Augment {
   // The next two are for samples in memory.
-  int shift = 0;         // moves by up to this many pixels each way; what comes in is black
-  int crop_padding = 0;  // the same thing under its other name: pads by this much, then cuts the old size out
-                         // For images in files: a random part, resized, instead of the middle.
+  int shift = 0;         // shifts by up to this many pixels each way; the border becomes black
+  int crop_padding = 0;  // the same as a random crop after padding: the other usual name of a shift
+  // For image files: a random crop, resized, instead of the center crop.
   bool random_crop = false;
-  CropRange crop = {};  // bounds of that part
+  CropRange crop = {};  // bounds of that crop
 
-  // Mirrors left and right: every other time that a sample is seen, the first time by chance. Two epochs then show both
-  // sides of all samples, which chance alone does for half of them (Jordan 2024, arXiv:2404.00498, section 3.6).
+  // Alternating flip: mirrors a sample in every other epoch, at random in the first. Two epochs then show both versions
+  // of all samples; independent random flips do so for half of them (Jordan 2024, arXiv:2404.00498, section 3.6).
   bool flip = false;
-  // For u8 samples with three channels, as the next two.
+  // This and the next two are for u8 samples with three channels.
   ColorJitter color_jitter = {};
   int rand_augment = 0;            // operations of RandAugment; 2 is usual
   int rand_augment_magnitude = 9;  // 0 to 30
-  double random_erase = 0;         // probability that a rectangle becomes the mean colour (Zhong et al. 2020)
-  bool normalize = true;           // (x - mean) / std per channel, by the data set's figures
+  double random_erase = 0;         // probability that a rectangle becomes the mean color (Zhong et al. 2020)
+  bool normalize = true;           // (x - mean) / std per channel, with the dataset's statistics
 };
 
-// All that is drawn for one sample of a set in memory. dst(y, x) = src(y + dy, x + dx), mirrored first where `flip` is
-// set; then rows [top, bottom) and columns [left, right) become 0, the mean colour.
+// The random numbers for one sample of a dataset in memory: dst(y, x) = src(y + dy, x + dx), with src mirrored if
+// `flip` is set; then rows [top, bottom) and columns [left, right) become 0, the mean color.
 struct Draw {
-  // The number of the sample in the set, and the figures of its changes, in pixels.
+  // The index of the sample in the dataset, and its changes in pixels.
   int32_t sample = 0, dy = 0, dx = 0, flip = 0, top = 0, bottom = 0, left = 0, right = 0;
 };
 inline constexpr int64_t kDrawNumbers = sizeof(Draw) / sizeof(int32_t);  // numbers in a Draw
 
-// Turns samples of one data set into f32 rows. Immutable after construction, hence shared by workers.
+// Converts samples of one dataset to f32 rows. Immutable after construction, so workers share it.
 class Transform {
  public:
-  // Memory that one thread needs besides, kept between samples.
+  // Buffers of one thread, reused between samples.
   struct Scratch {
     ImageReader reader;                  // of images in files
-    io::Bytes file;                      // an image as it was read
-    std::vector<uint8_t> planes, spare;  // pixels on the way
+    io::Bytes file;                      // the bytes of an image file
+    std::vector<uint8_t> planes, spare;  // intermediate pixels
   };
 
-  // `set` must outlive it. Throws Error(usage) for changes that its samples cannot take.
+  // `set` must outlive it. Throws Error(usage) for augmentation that does not suit the samples.
   Transform(const Dataset& set, const Augment& augment, uint64_t seed, bool channels_last);
-  // Writes sample `index` as seen in `epoch` to dst, sample_shape().numel() floats; channels last where asked. Throws
-  // Error(data) that names the file where an image cannot be read.
+  // Writes sample `index` of `epoch` to dst, sample_shape().numel() floats, channels last if requested. Throws
+  // Error(data) that names the file if an image cannot be read.
   void apply(int64_t index, int64_t epoch, float* dst, Scratch& scratch) const;
 
-  // The draws of sample `index` in `epoch`.
+  // The random numbers of sample `index` in `epoch`.
   Draw draw(int64_t index, int64_t epoch) const;
-  // A stored value x becomes x * scale + bias; one of each per channel.
+  // A stored value x becomes x * scale + bias, per channel.
   const std::vector<float>& scale() const { return scale_; }
   const std::vector<float>& bias() const { return bias_; }  // one per channel
-  // True where a sample is what draw() and the scale say: neither read from a file nor recoloured.
-  bool drawn() const { return !set_->files && !recolours(); }
+  // True if draw() and the scale describe a sample completely: it is not read from a file, and its colors are kept.
+  bool drawn() const { return !set_->files && !recolors(); }
 
  private:
   bool mirrors(int64_t index, int64_t epoch) const;
   void draw_erased(int64_t index, int64_t epoch, Draw& draw) const;
-  bool recolours() const;
-  void check_colours() const;
+  bool recolors() const;
+  void check_colors() const;
   void read_image(int64_t index, int64_t epoch, const PlaneTarget& dst, Scratch& scratch) const;
-  void recolour(int64_t index, int64_t epoch, Scratch& scratch) const;
+  void recolor(int64_t index, int64_t epoch, Scratch& scratch) const;
   void erase(const Draw& draw, float* dst) const;
   void move_planes(const uint8_t* src, const Draw& move, uint8_t* dst) const;
   template <class T>

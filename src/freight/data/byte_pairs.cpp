@@ -20,7 +20,7 @@ constexpr int kQuiet = 3;                         // log level of SentencePiece:
 constexpr size_t kLearnBytes = size_t{20} << 20;  // pairs are counted on so much text, spread over all of it
 constexpr const char* kReplacement = "\xef\xbf\xbd";
 
-// SentencePiece keeps tabs and U+2581 (its sign for a space) to itself. Where nothing is normalised a tab is learnt
+// SentencePiece keeps tabs and U+2581 (its sign for a space) to itself. Where nothing is normalized a tab is learnt
 // under this character for private use.
 constexpr std::string_view kTab = "\xee\x80\x89", kSpace = "\xe2\x96\x81";
 
@@ -104,7 +104,7 @@ class BytePairs : public Tokenizer {
   }
 
   std::string decode(std::span<const int32_t> tokens) const override {
-    // Piece by piece where nothing was normalised; SentencePiece itself would drop a space at the beginning.
+    // Piece by piece where nothing was normalized; SentencePiece itself would drop a space at the beginning.
     std::string out;
     for (const int32_t t : tokens) {
       need_between("decode", "token", t, 0, static_cast<double>(size() - 1));

@@ -4,7 +4,7 @@
 
 namespace freight::data {
 
-// options.limit is set. Deterministic: one thread, no sampling by chance.
+// Requires options.limit. Deterministic: one thread, no random sampling.
 std::shared_ptr<const Tokenizer> learn_byte_pairs(const std::vector<std::string>& texts,
                                                   const TokenizerOptions& options);
 std::shared_ptr<const Tokenizer> load_byte_pairs(io::ByteView bytes, const std::string& source);

@@ -1,5 +1,5 @@
-// Fills the columns of a table with cells, whatever the file's form: readers say what is written in a cell, and here
-// it becomes a number or a word.
+// Fills the columns of a table with cells, for every file format: readers provide the text of a cell, and here it
+// becomes a number or a category.
 #pragma once
 #include <bit>
 #include <cstring>
@@ -8,18 +8,18 @@
 
 namespace freight::data {
 
-// Readers of files give cells behind which so many bytes may be read.
+// The number of bytes after a cell that may be read; readers of files guarantee it.
 inline constexpr size_t kReadableBehind = 8;
 
-// Eight bytes of a text as eight digits, the first one in the lowest byte: how many of them are, from the first on.
+// The number of leading digits in eight bytes of text, of which the first is in the lowest byte.
 inline unsigned digits_at(uint64_t bytes) {
   const uint64_t values = bytes ^ 0x3030303030303030ull;
-  // Above 9 the sum has its high bit set. A carry changes only bytes behind the first of these.
+  // For a value above 9 the sum has its high bit set. A carry changes only bytes after the first such byte.
   const uint64_t others = ((values + 0x7676767676767676ull) | values) & 0x8080808080808080ull;
   return others == 0 ? 8 : static_cast<unsigned>(std::countr_zero(others)) / 8;
 }
 
-// The number that the first `count` digits are, 0 for none. Neighbours are joined to pairs, then pairs, then fours.
+// The number that the first `count` digits form; 0 for none. Digits are joined to pairs, pairs to fours, then to eight.
 inline uint64_t number_of_digits(uint64_t bytes, unsigned count) {
   if (count == 0) return 0;
   uint64_t v = (bytes ^ 0x3030303030303030ull) << (64 - 8 * count);
@@ -30,9 +30,9 @@ inline uint64_t number_of_digits(uint64_t bytes, unsigned count) {
          32;
 }
 
-// A number of up to seven digits in front of a point and seven behind it, which most are. Its digits as a whole number
-// and the power of ten that divides it are doubles exactly, so that one division rounds as std::from_chars does
-// (W. Clinger, How to read floating point numbers accurately, 1990). False for all others.
+// Parses a number with up to seven digits before and after the decimal point, as most have. Its digits as an integer
+// and the power of ten are exact doubles, so one division rounds as std::from_chars does (W. Clinger, How to read
+// floating point numbers accurately, 1990). Returns false for all other cells.
 inline bool plain_number(std::string_view cell, double& number) {
   static constexpr double kPowers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7};
   static constexpr uint64_t kWholePowers[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000};
@@ -65,7 +65,7 @@ inline bool plain_number(std::string_view cell, double& number) {
 class ColumnFiller {
  public:
   ColumnFiller(CellColumn& column, CellKind asked);
-  // The next row's cell, as it is written; it stands in that line, and kReadableBehind bytes behind it may be read.
+  // Adds the next row's cell, given as text, with its line; kReadableBehind bytes after it must be readable.
   void add(std::string_view cell, int64_t line) {
     double number = 0;
     if (column_->kind == CellKind::numbers && plain_number(cell, number)) {
@@ -76,7 +76,7 @@ class ColumnFiller {
       add_other(cell, line);
     }
   }
-  // Rows from 0 on whose numbers were read before a word came: they must be told again by `correct`. 0: none.
+  // The number of leading rows that were read as numbers before a word was found; `correct` must be called for each.
   int64_t to_correct() const { return to_correct_; }
   void correct(int64_t row, std::string_view cell);
 
@@ -89,21 +89,21 @@ class ColumnFiller {
   CellColumn* column_;
   CellKind asked_;
   int64_t rows_ = 0, to_correct_ = 0;
-  bool numbers_seen_ = false;  // or cells that would be words if words were beside them
+  bool numbers_seen_ = false;  // numbers, or cells that count as words in a column of words
 };
 
-// The names of a table's columns: `first` where it is a header, else the names that are asked for, else
-// column_1, ... Throws Error(data) at `place` for names that are there twice.
+// The names of a table's columns: the first row if it is a header, else the requested names, else column_1, ... Throws
+// Error(data) at `place` for duplicate names.
 std::vector<std::string> column_names(const std::vector<std::string>& first, bool header, const CellsAsked& asked,
                                       const std::string& place);
-// The first row of a table is its header, or it is not: the rows below it decide.
+// The decision if the first row of a table is a header.
 struct HeaderReading {
   bool header = false;
-  bool sure = true;  // false of a header of which nothing but the look of its cells tells that it is one
+  bool sure = true;  // false if only the look of its cells suggests that it is a header
 };
 HeaderReading read_header(const std::vector<std::string>& first, const std::vector<std::vector<std::string>>& below,
                           char separator, const CellsAsked& asked);
-// True where the header lacks a name for the first column alone, as those that R writes: it is one cell shorter.
+// True if the header has one cell less than the rows, as in files that R writes with an index column.
 bool lacks_index_name(const std::vector<std::string>& first, const std::vector<std::string>& second);
 std::vector<CellKind> asked_kinds(const CellsAsked& asked, const TableHead& head);
 

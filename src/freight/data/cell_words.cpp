@@ -80,7 +80,7 @@ void Words::cut_endings(std::string_view ending) {
     std::string_view word = (*this)[static_cast<uint32_t>(i)];
     if (word.ends_with(ending)) word.remove_suffix(ending.size());
     if (cut.add(word) == i) continue;
-    fail(ErrorKind::data, "table", "the words of a column are no more different without '", std::string(ending),
+    fail(ErrorKind::data, "table", "two categories of a column are the same without '", std::string(ending),
          "' at their end: ", std::string(word));
   }
   *this = std::move(cut);

@@ -1,6 +1,5 @@
-// The cells of a table in a file: CSV, TSV, semicolons between them, JSON lines, .gz too, and .npz; by columns, as
-// numbers or as words of a dictionary. Knows no meanings beyond that: which columns a model reads and which one is told
-// are tables/table.h's.
+// The cells of a table file (CSV, TSV, other separators, JSON lines, each also as .gz, and .npz) by columns, as numbers
+// or as words with a dictionary. Knows nothing of features and targets, which tables/table.h chooses.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -17,20 +16,20 @@
 
 namespace freight::data {
 
-// Different words, numbered in the order in which they first occur.
+// The distinct words of a column, numbered in the order in which they first occur.
 class Words {
  public:
   static constexpr uint32_t kMissing = UINT32_MAX;  // stands for no word
-  // The number of a word, which becomes the last one where it is new.
+  // Returns the number of a word, which is added if it is new.
   uint32_t add(std::string_view word);
-  // kMissing where there is no such word.
+  // Returns kMissing if there is no such word.
   uint32_t find(std::string_view word) const;
   std::string_view operator[](uint32_t code) const {
     const uint64_t begin = code == 0 ? 0 : ends_[code - 1];
     return {bytes_.data() + begin, ends_[code] - begin};
   }
   size_t size() const { return ends_.size(); }
-  // Takes this off the end of every word that has it; words must stay different.
+  // Removes this ending from every word that has it. Throws Error(data) if two words become equal.
   void cut_endings(std::string_view ending);
 
  private:
@@ -43,47 +42,47 @@ class Words {
   std::vector<HashEntry> slots_;  // open addressing; a power of two
 };
 
-// by_cells: numbers where all cells are numbers or missing, words else; integers that doubles do not hold are words,
-// too. skipped: the column is named and not kept.
+// The kind of a column's cells. by_cells: numbers if all cells are numbers or missing, else words; integers that a
+// double cannot represent are words, too. skipped: only the column's name is kept.
 enum class CellKind : uint8_t { by_cells, numbers, words, skipped };
 
-// A cell in a column that it does not fit.
+// A cell in a column of numbers that is not a number.
 struct OddCell {
   int64_t row = 0;
   int64_t line = 0;  // of the file, from 1
-  std::string text;  // without blanks around it
+  std::string text;  // without surrounding spaces
 };
 
 struct CellColumn {
   std::string name;
-  CellKind kind = CellKind::numbers;  // as it was read: never by_cells
-  Growing<double> numbers;            // of numbers, by row: NaN where the cell is missing or odd
-  Growing<uint32_t> codes;            // of words, by row: Words::kMissing where the cell is missing
-  Words words;                        // as they are written, without blanks around them
-  std::vector<OddCell> odd;           // of numbers, by row: cells that hold no finite number and are not missing
-  std::optional<OddCell> first_word;  // of words by their cells: the first cell that is no number
-  int64_t big_integers = 0;           // of words by their cells: cells such as 9007199254740993 (is_big_integer)
+  CellKind kind = CellKind::numbers;  // never by_cells
+  Growing<double> numbers;            // for numbers, by row: NaN for a missing or odd cell
+  Growing<uint32_t> codes;            // for words, by row: Words::kMissing for a missing cell
+  Words words;                        // as they are written, without surrounding spaces
+  std::vector<OddCell> odd;           // for numbers, by row: cells that are neither finite numbers nor missing
+  std::optional<OddCell> first_word;  // for words by their cells: the first cell that is not a number
+  int64_t big_integers = 0;           // for words by their cells: cells such as 9007199254740993 (is_big_integer)
   std::map<std::string, int64_t> missing_as = {};  // unusual spellings of missing cells, and how many have each
 
   bool is_words() const { return kind == CellKind::words; }
-  // Null where the row's cell is not odd.
+  // The row's odd cell; null if it is not odd.
   const OddCell* odd_at(int64_t row) const;
   bool missing(int64_t row) const;
-  // A word or an odd cell as it is written, a number as it prints; "" where it is missing.
+  // The text of a cell: a word or odd cell as written, a number as printed; "" if it is missing.
   std::string text(int64_t row) const;
 };
 
-// The places of a table's rows in its files.
+// The file and line of each row of a table.
 class RowPlaces {
  public:
-  void add(size_t file, int64_t line);  // the next row's
-  int64_t line(int64_t row) const;      // where it begins, from 1
-  size_t file(int64_t row) const;       // its number
+  void add(size_t file, int64_t line);  // adds the next row
+  int64_t line(int64_t row) const;      // the line in which it begins, from 1
+  size_t file(int64_t row) const;       // the number of its file
   void keep(const std::vector<bool>& rows);
   int64_t count() const { return count_; }
 
  private:
-  struct Run {  // rows in lines that follow each other
+  struct Run {  // rows in consecutive lines
     int64_t row = 0, line = 0;
     size_t file = 0;
   };
@@ -92,80 +91,80 @@ class RowPlaces {
   int64_t count_ = 0;
 };
 
-// The head of a table, which is known before its rows are read.
+// What is known of a table before its rows are read.
 struct TableHead {
   std::vector<std::string> names;      // of the columns; column_1, column_2, ... without a header
-  bool header = false;                 // the file names them: by its first row, or as its form does
-  std::vector<std::string> first_row;  // behind the header, its cells as they are written
-  bool only_row = false;               // there is no other
-  bool index = false;                  // the first column has no name in a header that names the others
+  bool header = false;                 // the file has the names: in its first row, or by its format
+  std::vector<std::string> first_row;  // the cells of the first row after the header, as written
+  bool only_row = false;               // there is no further row
+  bool index = false;                  // the header names all columns except the first
   bool numbers_in_header = false;      // some names look like numbers
-  bool header_unsure = false;          // nothing but the look of its cells tells that the first row is a header
-  bool typed = false;                  // the form itself tells numbers from texts: JSON lines, .npz
-  char separator = 0;                  // between cells, where there is one
+  bool header_unsure = false;          // only the look of its cells suggests that the first row is a header
+  bool typed = false;                  // the format distinguishes numbers from texts: JSON lines, .npz
+  char separator = 0;                  // between cells; 0 if the format has none
 };
-// True where the only row looks like a header. Only those who know that none is missing take it as a sample.
+// True if the only row looks like a header; a caller that knows that it is not one may use it as a sample.
 bool only_names(const TableHead& head);
 
 struct Cells {
-  std::vector<std::string> files;  // that the rows come from
+  std::vector<std::string> files;  // the files of the rows
   TableHead head;
   std::vector<CellColumn> columns;
   RowPlaces places;
-  int64_t blank_rows = 0;  // rows of separators alone, which are skipped
-  // The share of the files' bytes, unpacked, that the rows are of: below 1 where CellsAsked::most_bytes ended them.
+  int64_t blank_rows = 0;  // skipped rows that consist of separators only
+  // The fraction of the files' unpacked bytes that was read: below 1 if CellsAsked::most_bytes ended the reading.
   double share = 1;
 
   int64_t rows() const { return places.count(); }
   std::string place(int64_t row) const;      // "houses.csv:17"
-  void keep(const std::vector<bool>& rows);  // those that are true
+  void keep(const std::vector<bool>& rows);  // removes the rows that are false
 };
-// A digest of the columns' names and all cells.
+// A hash of the column names and all cells.
 uint64_t fingerprint(const Cells& cells);
 
 // Requests to a reader.
 enum class CellForms : uint8_t { any, delimited };
 
 struct CellsAsked {
-  // Asked once, before the rows are read: a kind for each column. None: by_cells for all. Words keep the spelling of
-  // their cells ("007"). What it throws ends the reading.
+  // Called once, before the rows are read; returns a kind for each column. Empty: by_cells for all. Words keep the
+  // spelling of their cells ("007"). An exception ends the reading.
   std::function<std::vector<CellKind>(const TableHead& head)> kinds = {};
-  // Names for the columns of a file without a header; where the first row holds just these, it is one nonetheless.
+  // Column names for a file without a header. A first row of exactly these names is still a header.
   std::vector<std::string> names = {};
-  std::optional<bool> header = {};       // whether the first row is one; empty: told by its cells
-  std::vector<std::string> needed = {};  // a first row that holds all of these is a header
-  CellForms forms = CellForms::any;      // delimited: bytes that look like another form are separated cells nonetheless
-  int64_t skip_lines = 0;                // of each file, in front of all others
-  // One more column behind those of the files, and the cell of each file's rows in it; "": none.
+  std::optional<bool> header = {};       // if the first row is a header; empty: inferred from its cells
+  std::vector<std::string> needed = {};  // a first row that contains all of these is a header
+  CellForms forms = CellForms::any;      // delimited: bytes that look like another format are read as separated cells
+  int64_t skip_lines = 0;                // lines to skip at the beginning of each file
+  // The name of an additional last column, and its cell for the rows of each file; "": none.
   std::string file_column = {};
   std::vector<std::string> file_words = {};
-  // Rows that begin behind so many bytes of the files, unpacked, are not read; 0: all are. An .npz is read whole.
+  // Rows that begin after this many unpacked bytes of the files are not read; 0: no limit. An .npz is read whole.
   uint64_t most_bytes = 0;
-  // A folder: numbers and codes lie in files of it, which have no names and go with them, in place of memory.
+  // A folder in whose files numbers and codes are kept instead of memory; the files are unnamed and vanish on exit.
   std::string folder = {};
 };
 
-// The first row is a header where none of its cells is a number, a date above dates or missing, and either a number
-// stands below one of them or all of them look like names, unless they are values of their columns; and where its
-// numbers look like names (header_row.cpp). A '#' before a header is skipped. Throws
-// Error(data) naming file and line for a row of another number of cells, a column without rows, names that are there
-// twice, and bytes that are not UTF-8. Several files are read one after the other, and have the same columns.
+// Reads a table. The first row is a header if none of its cells is a number, missing, or a date above dates, and either
+// a number is below one of them, or all look like names and are not values of their columns; also if its numbers look
+// like names (header_row.cpp). A '#' before a header is skipped. Throws Error(data) that names file and line for a row
+// with a different number of cells, a column without rows, duplicate names, and bytes that are not UTF-8. Several files
+// are read one after the other and must have the same columns.
 Cells read_cells(const std::vector<std::string>& files, const CellsAsked& asked = {});
 inline Cells read_cells(const std::string& path, const CellsAsked& asked = {}) {
   return read_cells(std::vector<std::string>{path}, asked);
 }
 Cells parse_cells(io::ByteView bytes, const std::string& name, const CellsAsked& asked = {});
 
-// A table in parts, for those that need not hold all of it.
+// Reads a table in blocks of rows, so that it need not fit into memory.
 class CellReader {
  public:
   explicit CellReader(const std::vector<std::string>& files, CellsAsked asked = {});
-  CellReader(io::ByteView bytes, const std::string& name, CellsAsked asked = {});  // they outlive it
+  CellReader(io::ByteView bytes, const std::string& name, CellsAsked asked = {});  // the bytes must outlive it
   ~CellReader();
   CellReader(const CellReader&) = delete;
   CellReader& operator=(const CellReader&) = delete;
-  // The next rows, `most` at most, and none at the end. Columns whose kind is asked for have it in every part; those
-  // by_cells have that of the part's cells, with words of its own.
+  // The next rows, at most `most`; no rows at the end. Columns have the requested kind in every block; columns by_cells
+  // have the kind of the block's cells, and each block has its own words.
   Cells next(int64_t most);
 
  private:

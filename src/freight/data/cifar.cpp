@@ -76,7 +76,7 @@ Dataset load_split(const std::string& dir, const std::string& name, CifarKind ki
 int64_t cifar_records(size_t bytes, CifarKind kind, const std::string& file) {
   const size_t record = label_bytes(kind) + kPixels;
   if (bytes == 0 || bytes % record != 0) {
-    fail(ErrorKind::data, file, "truncated or no CIFAR file: ", bytes, " bytes, expected a multiple of ", record);
+    fail(ErrorKind::data, file, "truncated, or not a CIFAR file: ", bytes, " bytes, expected a multiple of ", record);
   }
   return static_cast<int64_t>(bytes / record);
 }

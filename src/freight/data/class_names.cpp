@@ -4,6 +4,7 @@
 #include <map>
 
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/data/unicode.h"
 
 namespace freight::data {
@@ -16,8 +17,7 @@ std::string class_hint(const std::string& name, const std::vector<std::string>& 
                  "the other decomposed ones, NFD): rename one of them");
     }
   }
-  const std::string near = nearest(name, classes);
-  return near.empty() ? "" : cat("; is it ", near, "?");
+  return did_you_mean(name, classes);
 }
 
 std::string class_forms_note(const std::vector<std::string>& classes) {
@@ -26,7 +26,7 @@ std::string class_forms_note(const std::vector<std::string>& classes) {
     const auto [at, fresh] = seen.emplace(composed(name), name);
     if (!fresh && at->second != name) {
       return cat("there are two classes ", name,
-                 ", whose names differ in Unicode form alone (NFC and NFD): rename one "
+                 ", whose names differ only in Unicode form (NFC and NFD): rename one "
                  "of them if they are one");
     }
   }

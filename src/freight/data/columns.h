@@ -1,6 +1,6 @@
-// What the columns of a table of samples hold, told by the words of its header. Hugging Face, Kaggle, Keras, fastai and
-// pandas name the same things differently; the words are in columns.cpp. Knows words alone: what the cells must look
-// like is decided by who reads them (image_list.cpp, text_file.cpp).
+// The roles of the columns of a table of samples, inferred from its header. Hugging Face, Kaggle, Keras, fastai and
+// pandas use different names, which columns.cpp lists. Knows only names; the readers check the cells (image_list.cpp,
+// text_file.cpp).
 #pragma once
 #include <optional>
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace freight::data {
 
-// other: numbers a row, or says which part it is in; it is neither sample nor label.
+// other: a row number or the name of a split, neither sample nor label.
 enum class ColumnRole { unknown, image, text, label, other };
 
-// Without blanks around it.
+// The text without surrounding spaces.
 std::string_view trimmed(std::string_view text);
 
 class TableHeader {
@@ -22,15 +22,15 @@ class TableHeader {
   const std::string& word(size_t column) const { return words_[column]; }
   const std::vector<std::string>& words() const { return words_; }
   ColumnRole role(size_t column) const;
-  // The column of that role whose word is the most usual one.
+  // The column of that role with the most usual name.
   std::optional<size_t> best(ColumnRole role) const;
   std::optional<size_t> find(std::string_view word) const;
-  // Whether this can be a header at all: short fields, no numbers, no names of files.
+  // True if this can be a header: short fields, no numbers, no file names.
   bool plausible() const { return plausible_; }
-  // The only column that is neither `taken` nor of the role other; where all the rest is of that role, the only one of
-  // it. None where several are left.
+  // The only column that is neither in `taken` nor of the role other; if all remaining columns have that role, the only
+  // one of them. Empty if there are several.
   std::optional<size_t> only_other_than(const std::vector<size_t>& taken) const;
-  // "id, is_valid": the words of all columns but these; "" where there are none.
+  // "id, is_valid": the names of all columns except these; "" if there are none.
   std::string left_aside(const std::vector<size_t>& taken) const;
 
  private:
@@ -38,22 +38,22 @@ class TableHeader {
   bool plausible_ = true;
 };
 
-// Whether a cell looks like the name of a file that is an image, of any format, whether it can be decoded here or not.
+// True if a cell looks like the name of an image file, also of a format that is not decoded here.
 bool is_image_cell(std::string_view cell);
-// Whether it looks like the name of any file: one word with an ending, not a web address.
+// True if a cell looks like a file name: one word with an extension, not a web address.
 bool is_file_cell(std::string_view cell);
-// The number, NaN and the infinities among them, that is all that the cell holds, whatever the language of the process.
+// The number that is the whole cell, which may be NaN or infinite; independent of the locale.
 std::optional<double> number_in(std::string_view cell);
 inline bool is_number_cell(std::string_view cell) { return number_in(cell).has_value(); }
-// True of a cell that says that its value is missing: it is empty or one of the spellings of pandas, R, SQL and Excel
-// ("NA", "NaN", "None", "\\N", "#DIV/0!", ...; docs/tables.md), with blanks around it or without.
+// True for a missing value: an empty cell, or one of the spellings of pandas, R, SQL and Excel ("NA", "NaN", "None",
+// "\\N", "#DIV/0!", ...; docs/table-data.md). Surrounding spaces are ignored.
 bool is_missing_cell(std::string_view cell);
-// The same of a cell among numbers or dates, where "-", "." and "none" say so, too.
+// The same for a column of numbers or dates, where "-", "." and "none" are missing, too.
 bool is_missing_number(std::string_view cell);
-// The ways to write yes and no, in lower case.
+// The spellings of yes and no, in lower case.
 inline constexpr std::string_view kYesNo[][2] = {
     {"yes", "no"}, {"true", "false"}, {"on", "off"}, {"y", "n"}, {"t", "f"}};
-// True of the spellings that pandas itself reads as missing, which need no mention.
+// True for the spellings that pandas reads as missing, for which no note is needed.
 bool is_usual_missing(std::string_view cell);
 
 }  // namespace freight::data

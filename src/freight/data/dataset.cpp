@@ -267,8 +267,21 @@ void need_val_split(double share, const std::string& path, const std::string& va
   if (share < 0) return;
   need_below("--val-split", "a fraction", share, 0, 1);
   if (share > 0 && !val.empty()) {
-    fail(ErrorKind::usage, "--val-split", "got ", share, ", but ", path, " has a validation set, ", val);
+    refuse_value("--val-split", cat(share), cat(path, " has a validation set, ", val));
   }
+}
+
+void need_validation(double share, const std::string& path) {
+  if (share == 0) {
+    refuse_value(
+        "--val-split", "0",
+        cat(path, " has no validation set: expected a fraction above 0, or a validation set like ", path, "/val"));
+  }
+}
+
+void need_images(const std::string& what, const std::string& use, const Dataset& set) {
+  const Shape s = set.sample_shape();
+  if (s.rank() != 3) fail(ErrorKind::usage, what, use, " needs images (C, H, W): samples of ", set.name, " are ", s);
 }
 
 std::vector<std::string> numbered_classes(int64_t n) {

@@ -1,6 +1,5 @@
-// Dataset: samples and their targets as every reader of this room makes them and the Loader reads them: whole in
-// memory, or as images in files that are decoded batch by batch. Shapes: N samples, C channels, H rows, W columns; K
-// values per target.
+// Dataset: samples with their targets, as readers return them and the Loader takes them: arrays in memory, or image
+// files that are decoded batch by batch. Shapes: N samples, C channels, H rows, W columns; K values per target.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -14,12 +13,12 @@
 
 namespace freight::data {
 
-// The sample (channels, rows, columns) that images of any size become. For evaluation the shorter side is made
-// `resize` long and the middle cut out (0: the whole image is stretched); training may cut at random instead.
+// The size of the samples (channels, rows, columns) that image files become. For evaluation the shorter side is resized
+// to `resize`, then the center is cropped (0: the whole image is resized). Training may crop at random instead.
 struct ImageGeometry {
   int64_t channels = 3, rows = 224, columns = 224;      // of a sample
-  int64_t resize = 256;                                 // shorter side before the cut; 0: none
-  io::Orientation orientation = io::Orientation::exif;  // of images in files
+  int64_t resize = 256;                                 // the shorter side before the crop; 0: no crop
+  io::Orientation orientation = io::Orientation::exif;  // whether EXIF orientation is applied
   friend bool operator==(const ImageGeometry&, const ImageGeometry&) = default;
 };
 
@@ -27,92 +26,97 @@ class ImageCache;
 
 // Samples that stay in their files until a batch needs them.
 struct ImageFiles {
-  // Files in the order of the samples; they are not read yet.
+  // The files are in the order of the samples, and are not read here.
   ImageFiles(std::vector<std::string> paths, const ImageGeometry& geometry);
   std::vector<std::string> paths;    // one per sample
   ImageGeometry geometry;            // of the samples
-  std::shared_ptr<ImageCache> kept;  // files of a small set all of them, once each was decoded
-  // Bytes that `kept` will take when each image was decoded.
+  std::shared_ptr<ImageCache> kept;  // caches decoded files of a small dataset
+  // The bytes of `kept` after every image was decoded.
   size_t kept_bytes() const;
 };
 
-// One part of a data set.
+// One split of a dataset.
 struct Dataset {
   std::string name;                         // "mnist"
   std::string split;                        // "train" or "test"
   Array images;                             // u8 or f32, (N, C, H, W) or any rank >= 2 with the channels on axis 1
-  std::shared_ptr<const ImageFiles> files;  // instead of images, which is then undefined
-  Array labels;                             // i64 (N): class numbers; or f32 (N) or (N, K): values to regress
+  std::shared_ptr<const ImageFiles> files;  // if set, `images` is undefined
+  Array labels;                             // i64 (N): class numbers; or f32 (N) or (N, K): regression targets
   std::vector<std::string> classes;         // names by class number; empty for regression
-  // Per channel, of pixel / 255 for u8 and of the values for f32. Empty: no normalisation (u8 still scales to 0..1).
+  // Per channel, of pixel / 255 for u8 and of the values for f32. Empty: no normalization (u8 is still scaled to 0..1).
   std::vector<float> mean, std;
-  std::string note;           // what a user should know of how this part came about; often empty
-  bool undivided = false;     // the data has no part for the test: see Undivided
-  bool test_apart = false;    // the data has a test part, and this held-out part is another
-  ArrayMeaning meaning = {};  // of arrays
+  std::string note;           // a note for the user on how this split was made; often empty
+  bool undivided = false;     // the data has no held-out set: see Undivided
+  bool test_apart = false;    // the data has a test set, and this held-out set is another one
+  bool validation = false;    // this is a validation set: held out of training data, or named so
+  ArrayMeaning meaning = {};  // for arrays
 
   int64_t count() const;                                                        // samples
   bool classification() const { return labels.dtype() == DType::i64; }          // the labels are classes
   int64_t class_count() const { return static_cast<int64_t>(classes.size()); }  // 0 for regression
-  // Shape of one sample: images.shape() without N, or the geometry of files.
+  // The shape of one sample: images.shape() without N, or the geometry of image files.
   Shape sample_shape() const;
 
-  // A hash of all pixels and targets: equal data gives equal numbers on every machine. Runs at memory speed. Of
-  // images in files it takes names and sizes instead of pixels.
+  // A hash of all samples and targets, the same on every machine. For image files it covers names and sizes instead of
+  // pixels.
   uint64_t fingerprint() const;
-  // Samples [first, first + n); those in memory as a view of the same memory.
+  // Samples [first, first + n), which share memory with this dataset.
   Dataset slice(int64_t first, int64_t n) const;
-  // Sets mean and std from these samples, which lie in memory. Exact sums for u8, f64 sums for f32.
+  // Sets mean and std from samples in memory. Sums are exact for u8, and f64 for f32.
   void compute_statistics();
-  // Throws Error(data) that names the file at fault: counts that differ, a label outside [0, classes).
+  // Throws Error(data) that names the wrong file if counts differ, or a label is outside [0, classes).
   void validate(const std::string& images_file, const std::string& labels_file) const;
 };
 
-// Both parts of a data set.
+// The two splits of a dataset.
 struct TrainTest {
   Dataset train, test;  // of equal sample shape and classes
 };
 
-// Treatment of data that has no part for the test: a share of it is held out of training, or all of it is both parts
-// (to measure a model on data that it was not trained on).
+// The treatment of data without a held-out set. divide: a fraction is held out of training. whole: both splits are all
+// of the data, to evaluate a model on data that it was not trained on.
 enum class Undivided { divide, whole };
 
 // Settings of reading a set of arrays.
 struct ArrayOptions {
-  AskedMeaning asked = {};                  // by flags of the user
-  ArrayMeaning recorded = {};               // by a stored model; where it is unstated, the samples decide
-  bool early = false;                       // the stored model is of a version that recorded nothing
-  Undivided undivided = Undivided::divide;  // what becomes of a set without a test part
+  AskedMeaning asked = {};                  // the user's flags
+  ArrayMeaning recorded = {};               // from a saved model; if unstated, the samples decide
+  bool early = false;                       // the saved model is from a version that recorded nothing
+  Undivided undivided = Undivided::divide;  // the treatment of data without a held-out set
 };
 
-// Which part is the test part of a set that has one for validation and one for the very end.
+// The held-out set that is used if the data has a validation set and a test set.
 enum class HeldOut { validation, test };
 
-// A sample that cannot be read: its file, with the line where it has one, and why.
+// A sample that cannot be read: its file, with the line if it has one, and the reason.
 struct BadSample {
   std::string path, reason;  // "data.csv:7", "column width: got 'wide'"
 };
-// Decides if such a sample stops the reader (an Error is thrown) or is left out.
+// Decides if such a sample is an error or is skipped.
 enum class OnBad { error, skip };
-// Ends the message about a sample that cannot be read: how the rest is used all the same. `what`: "pictures".
+// The end of a message about a sample that cannot be read, which says how to skip it. `what`: "images".
 std::string advice_on_bad(const char* what);
 // The treatment of samples that cannot be read.
 struct BadSamples {
-  OnBad on_bad = OnBad::error;                        // stop or leave out
-  std::function<void(const BadSample&)> report = {};  // told of each one left out, once, in the caller's thread
+  OnBad on_bad = OnBad::error;                        // error or skip
+  std::function<void(const BadSample&)> report = {};  // called once for each skipped sample, in the caller's thread
 };
 
-// Marks the samples to hold out: a share of every class, chosen by the seed and the position in the list alone. A class
-// of two samples or more has at least one on either side.
+// Marks the samples to hold out: a fraction of every class, chosen by the seed and the position in the list. A class of
+// two samples or more has at least one in each split.
 std::vector<bool> hold_out(const std::vector<int64_t>& labels, size_t classes, double share, uint64_t seed);
-// Throws Error(usage) for a share (--val-split) of 1 or more, or one of data that have a validation set of their own,
-// at `val`; below 0 is the default.
+// Throws Error(usage) for a fraction (--val-split) of 1 or more, or for data that have a validation set, at `val`.
+// Below 0 stands for the default.
 void need_val_split(double share, const std::string& path, const std::string& val);
-inline constexpr double kDefaultSplit = 0.2;  // share of the held-out samples
+// Throws Error(usage) for a share of 0 of data that have no validation set of their own.
+void need_validation(double share, const std::string& path);
+inline constexpr double kDefaultSplit = 0.2;  // the default fraction
+// Throws Error(usage) unless samples are images (C, H, W), which `use` needs: "cutmix".
+void need_images(const std::string& what, const std::string& use, const Dataset& set);
 
 // A hash of bytes, equal on every machine of this byte order; `seed` chains several.
 uint64_t hash_of(const void* bytes, size_t n, uint64_t seed);
-// "0", "1", ... for sets whose files name no classes.
+// "0", "1", ... for datasets whose files have no class names.
 std::vector<std::string> numbered_classes(int64_t n);
 // One line such as "train 60,000 x [1,28,28] u8, 10 classes".
 std::string describe(const Dataset& set);

@@ -194,7 +194,7 @@ class Canvas {
   std::array<float, kDigitPixels> depth_;
 };
 
-// The point of the spline through b and c, with neighbours a and d, at t in [0, 1].
+// The point of the spline through b and c, with neighbors a and d, at t in [0, 1].
 Point spline(const Point& a, const Point& b, const Point& c, const Point& d, float t) {
   const auto f = [t](float p, float q, float r, float s) {
     return 0.5f * (2 * q + t * (r - p + t * (2 * p - 5 * q + 4 * r - s + t * (3 * (q - r) + s - p))));
@@ -212,7 +212,7 @@ void draw_stroke(Canvas& canvas, const Stroke& points, const Pen& pen) {
   float way = 0;  // pixels drawn so far
   for (size_t i = 0; i + 1 < n; ++i) {
     const Point &b = points[i], &c = points[i + 1];
-    // At a corner and at an end the curve has no neighbour: it starts as if reflected.
+    // At a corner and at an end the curve has no neighbor: it starts as if reflected.
     const Point a = i > 0 && !b.corner ? points[i - 1] : Point{2 * b.x - c.x, 2 * b.y - c.y, false};
     const Point d = i + 2 < n && !c.corner ? points[i + 2] : Point{2 * c.x - b.x, 2 * c.y - b.y, false};
     const float length = std::hypot(c.x - b.x, c.y - b.y);

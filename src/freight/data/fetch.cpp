@@ -16,6 +16,7 @@
 
 #include "freight/base/env.h"
 #include "freight/base/error.h"
+#include "freight/base/usage.h"
 #include "freight/io/file.h"
 
 namespace freight::data {
@@ -196,9 +197,8 @@ std::string fetch_set(const std::string& name, const FetchOptions& options) {
   if (!entry) {
     std::vector<std::string> known;
     for (const CatalogEntry& e : catalog()) known.push_back(e.name);
-    const std::string near = nearest(name, known);
-    fail(ErrorKind::usage, name,
-         "no such dataset: ", near.empty() ? "known are " + join(known, ", ") : "did you mean " + near + "?");
+    refuse_unknown(
+        name, {.kind = "dataset", .got = name, .known = known, .otherwise = cat("; known are ", join(known, ", "))});
   }
   if (entry->builtin()) return "";
   std::vector<std::string> bases = options.base_urls;

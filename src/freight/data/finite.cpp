@@ -99,12 +99,11 @@ std::vector<std::string> nothing_to_learn(const Dataset& set) {
     if (std::all_of(labels, labels + rows, [&](int64_t l) { return l == labels[0]; })) {
       const auto at = static_cast<size_t>(labels[0]);
       const std::string name = at < set.classes.size() ? set.classes[at] : cat(labels[0]);
-      lines.push_back(
-          cat("all ", rows, " samples to learn from are of class ", name, ": there is nothing to classify"));
+      lines.push_back(cat("all ", rows, " training samples are of class ", name, ": there is nothing to classify"));
     }
   } else if (set.labels.dtype() == DType::f32) {
     const auto same = constant_columns(set.labels.data<float>(), rows, set.labels.numel() / rows);
-    if (!same.empty()) lines.push_back(cat("targets never change: ", listed(same)));
+    if (!same.empty()) lines.push_back(cat("the targets are constant: ", listed(same)));
   }
   if (set.images.defined() && set.images.dtype() == DType::f32 && set.images.shape().rank() == 2) {
     const auto same = constant_columns(set.images.data<float>(), rows, set.images.shape()[1]);
@@ -123,7 +122,7 @@ bool leave_out_nonfinite(Dataset& set, const BadSamples& bad) {
       kept.push_back(i);
       continue;
     }
-    const std::string sample = cat(set.name, ", sample ", i, " of the ", set.split, " part");
+    const std::string sample = cat(set.name, ", sample ", i, " of the ", set.split, " set");
     if (bad.on_bad == OnBad::error) fail(ErrorKind::data, sample, fault, advice_on_bad("samples"));
     if (bad.report) bad.report({sample, fault});
   }

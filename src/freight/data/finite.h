@@ -1,5 +1,5 @@
-// Samples in memory are looked at before anything is computed from them: numbers that are not finite would spoil every
-// figure and weight, and columns or labels that never change teach nothing.
+// Checks samples in memory before training: NaN and infinity would make every metric and weight NaN, and nothing can be
+// learned from constant columns or labels.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,13 +8,13 @@
 
 namespace freight::data {
 
-// Looks at every floating number and target of a set in memory (images in files and integers cannot be at fault).
-// Throws Error(data) that names the first sample and its place, or leaves such samples out and tells `bad` of each;
-// true where any was left out. Throws Error(data) where none is left. Statistics are the caller's to compute anew.
+// Checks every floating input and target of a dataset in memory. Throws Error(data) that names the first bad sample and
+// element, or skips such samples and reports each to `bad`, and then returns true if any was skipped; the caller must
+// recompute statistics. Throws Error(data) if no sample is left.
 bool leave_out_nonfinite(Dataset& set, const BadSamples& bad);
 
-// One line for each thing about samples to learn from that leaves nothing to learn: a single class, targets or columns
-// that never change. Empty where there is none.
+// A line for each reason why nothing can be learned from training samples: a single class, constant targets, constant
+// columns. Empty if there are none.
 std::vector<std::string> nothing_to_learn(const Dataset& set);
 
 }  // namespace freight::data

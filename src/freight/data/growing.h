@@ -1,6 +1,6 @@
-// An array of plain values that becomes longer at its end. It grows by realloc, which moves the pages of a large array
-// instead of its bytes: a std::vector needs three times its size for a moment. One that lies in a file
-// (io/file_memory.h) may be larger than the memory.
+// An array of plain values that grows at its end. It grows by realloc, which remaps the pages of a large array instead
+// of copying them; a std::vector would briefly need three times its size. In a file (io/file_memory.h) it may be larger
+// than memory.
 #pragma once
 #include <cstdlib>
 #include <cstring>
@@ -40,14 +40,14 @@ class Growing {
     if (!file_) std::free(data_);
   }
 
-  // Elements lie in a file of this folder from now on, while there are none yet; in memory where it is empty. A copy
-  // lies in memory.
+  // Keeps the elements in a file of this folder; "": in memory. Must be called before the first element is added. A
+  // copy is in memory.
   void lie_in(const std::string& folder) {
     if (!folder.empty() && room_ == 0) file_ = std::make_unique<io::FileMemory>(folder);
   }
 
   void push_back(const T& value) {
-    const T copied = value;  // it may lie in here
+    const T copied = value;  // it may be an element of this array
     if (size_ == room_) grow(size_ + 1);
     data_[size_++] = copied;
   }
@@ -56,7 +56,7 @@ class Growing {
     if (count > 0) std::memcpy(data_ + size_, values, count * sizeof(T));
     size_ += count;
   }
-  // New elements are `value`.
+  // Adds elements equal to `value`.
   void resize(size_t size, const T& value) {
     reserve(size);
     for (size_t i = size_; i < size; ++i) data_[i] = value;
@@ -65,7 +65,7 @@ class Growing {
   void reserve(size_t room) {
     if (room > room_) move_to(room);
   }
-  // Gives back what was kept for growing.
+  // Frees the memory that was reserved for growth.
   void fit() {
     if (size_ < room_ && size_ > 0) move_to(size_);
   }

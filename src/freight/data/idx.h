@@ -1,5 +1,5 @@
 // The IDX format of MNIST and Fashion-MNIST, plain or gzip: two zero bytes, a type byte, the number of axes, the
-// extents (big-endian u32), the elements. Faults are Error(data) that names the file.
+// sizes (big-endian u32), the elements. Errors are Error(data) that names the file.
 #pragma once
 #include <string>
 
@@ -9,17 +9,17 @@
 
 namespace freight::data {
 
-// Any IDX array of type u8 (0x08). The array borrows the bytes of the decompressed file.
+// Reads an IDX array of type u8 (0x08), which shares the bytes of the decompressed file.
 Array load_idx(const std::string& path);
 Array parse_idx(io::ByteView bytes, const std::string& name);
-// The shape that a file says in its first 36 bytes, whether the elements are there or not.
+// The shape in the first 36 bytes of a file, even if the elements are missing.
 Shape idx_shape(io::ByteView first, const std::string& name);
 
-// The file of `stem` in `dir` under its usual spellings: "train-images-idx3-ubyte", "train-images.idx3-ubyte", each
-// with or without ".gz"; "" where there is none.
+// The file of `stem` in `dir` by its usual names: "train-images-idx3-ubyte" or "train-images.idx3-ubyte", each also
+// with ".gz"; "" if there is none.
 std::string find_idx(const std::string& dir, const std::string& stem, int axes);
 bool is_idx_dir(const std::string& dir);
-// The four files of a directory, as u8 images (N, 1, H, W). Train images load beside the others.
+// Reads the four files of a directory as u8 images (N, 1, H, W). Training images load in parallel with the others.
 TrainTest load_idx_dir(const std::string& dir, const std::string& name, const std::vector<std::string>& classes);
 
 }  // namespace freight::data

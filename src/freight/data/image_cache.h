@@ -1,6 +1,6 @@
-// ImageCache: what is known of images that were once decoded to their end without a fault: the bytes of some, of
-// all of them in which state their files were. Who needs one again reads no more of it than the part that is wanted,
-// and a kept one from no file. Thread-safe.
+// ImageCache remembers images that were once decoded completely without an error: the state of their files, and for a
+// small dataset their bytes. Such an image need not be decoded to its end again, and a cached one need not be read from
+// its file. Thread-safe.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -15,17 +15,18 @@ namespace freight::data {
 
 class ImageCache {
  public:
-  // Of `count` images; together at most so many bytes are kept.
+  // For `count` images; at most `most` bytes are cached.
   explicit ImageCache(size_t count, size_t most = kMost);
-  // The file of image `index`, for as long as the cache lives; empty where it is not kept.
+  // The bytes of image `index`, valid as long as the cache; empty if it is not cached.
   io::ByteView find(size_t index) const;
-  // Whether image `index` was without a fault when its file was in this state (io::read_file).
+  // True if image `index` had no error when its file was in this state (io::read_file).
   bool sound(size_t index, uint64_t state) const;
-  // The image was decoded to its end: its bytes are kept where there is room. The first of several keeps it.
+  // Records that the image was decoded to its end, and caches its bytes if there is room. The first of several calls
+  // for an image counts.
   void keep(size_t index, io::ByteView bytes, uint64_t state);
 
   static constexpr size_t kMost = size_t{64} << 20;
-  static constexpr size_t kBlock = size_t{4} << 20;  // of files one behind the other; the system's large pages fit in
+  static constexpr size_t kBlock = size_t{4} << 20;  // a block of contiguous files, which large pages fit into
 
  private:
   struct Known {
@@ -36,11 +37,10 @@ class ImageCache {
   uint8_t* place(size_t size);
   std::vector<Known> known_;
   std::mutex mutex_;
-  // Files lie one behind the other in large blocks: threads that each allocate small ones, all to be kept, would wait
-  // for each other in the system.
+  // Files are contiguous in large blocks: threads that each allocated small blocks would contend for the system's lock.
   std::vector<std::shared_ptr<Storage>> blocks_;
-  uint8_t* next_ = nullptr;  // in the block that is being filled
-  size_t left_ = 0;          // bytes of that
+  uint8_t* next_ = nullptr;  // the free part of the last block
+  size_t left_ = 0;          // its bytes
   size_t room_;
 };
 

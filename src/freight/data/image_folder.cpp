@@ -225,10 +225,7 @@ TrainTest load_image_source(const std::string& path, const std::string& name, co
     val = train;
   } else {
     const double share = o.val_split < 0 ? kDefaultSplit : o.val_split;
-    if (share == 0) {
-      fail(ErrorKind::usage, "--val-split", "got 0, but ", path,
-           " has no validation set: expected a fraction above 0, or a folder ", path, "/val");
-    }
+    need_validation(share, path);
     std::tie(train, val) = divided(train, classes.size(), share, o.split_seed);
     if (val.paths.empty())
       fail(ErrorKind::data, path, "too few images for a validation split: expected a class with two or more");
@@ -238,6 +235,7 @@ TrainTest load_image_source(const std::string& path, const std::string& name, co
                  dataset_of(std::move(val), name, "test", classes, val_geometry)};
   sets.train.undivided = sets.test.undivided = held_out.empty();
   sets.test.test_apart = !test_at.empty() && held_out != test_at;
+  sets.test.validation = held_out.empty() || held_out != test_at;
   return sets;
 }
 

@@ -1,5 +1,5 @@
-// Lists of images in CSV files: which column holds the path and which the label, and the rows as paths with their class
-// numbers. Layouts and rules: docs/data.md. Faults are Error(data) that names the file and line.
+// Lists of images in CSV files: finds the columns with path and label, and reads the rows as paths with class numbers.
+// Layouts and rules: docs/images.md. Errors are Error(data) that names the file and line.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace freight::data {
 
-// One part of the data: the path of an image and its class number per entry, and where that was said.
+// One split: the path and the class number of each image, and the source of the list.
 struct ImageListing {
   std::string where;  // folder or CSV file
   std::vector<std::string> paths;
@@ -15,9 +15,10 @@ struct ImageListing {
   std::vector<std::string> notes;
 };
 
-// Whether the first rows of the file list images: by the words of its header, or by cells that name images.
+// True if the first rows of the file list images: by the names in its header, or by cells that name image files.
 bool is_image_list(const std::string& path);
-// `classes` are made here where they are empty (the train file), else labels must be among them.
+// Reads a list. Empty `classes` are filled with the labels of the file (the training set); otherwise the labels must be
+// among them.
 ImageListing read_image_list(const std::string& file, std::vector<std::string>& classes);
 
 }  // namespace freight::data

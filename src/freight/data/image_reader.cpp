@@ -25,7 +25,7 @@ Box draw_crop(int64_t rows, int64_t columns, const CropRange& range, PhiloxStrea
   return {std::floor((height - h) / 2), std::floor((width - w) / 2), h, w};
 }
 
-Box centre_crop(int64_t rows, int64_t columns, const ImageGeometry& geometry) {
+Box center_crop(int64_t rows, int64_t columns, const ImageGeometry& geometry) {
   const auto height = static_cast<double>(rows), width = static_cast<double>(columns);
   if (geometry.resize == 0) return {0, 0, height, width};
   // The resized image has whole pixels; its middle is cut at a whole pixel too.
@@ -74,7 +74,7 @@ void ImageReader::evaluation_view(io::ByteView bytes, const std::string& name, c
                                   Mirror mirror, const PlaneTarget& dst, bool sound) {
   view(
       bytes, name, geometry, mirror,
-      [&](int64_t rows, int64_t columns) { return centre_crop(rows, columns, geometry); }, dst, sound);
+      [&](int64_t rows, int64_t columns) { return center_crop(rows, columns, geometry); }, dst, sound);
 }
 
 void ImageReader::random_view(io::ByteView bytes, const std::string& name, const ImageGeometry& geometry,

@@ -1,4 +1,4 @@
-// JSON lines: an object in each line. read_json_row reads one of them, of a table as of labelled texts; JsonRows makes
+// JSON lines: an object in each line. read_json_row reads one of them, of a table as of labeled texts; JsonRows makes
 // rows of a table of them, whose columns are the keys in any order. A cell is what stands in a CSV of the same table: a
 // number as it prints, a string as it is, true or false; a key that a line lacks, and null, are missing.
 #include <algorithm>

@@ -237,8 +237,8 @@ void Loader::State::make(const Order& order, int64_t epoch, int64_t batch, int64
   }
 }
 
-// Mixes the samples of a batch, or of a piece of one, by the draws of the whole batch. The neighbour of a piece's first
-// sample is another reader's, and is made here once more: every sample has the neighbour that it has in one piece.
+// Mixes the samples of a batch, or of a piece of one, by the draws of the whole batch. The neighbor of a piece's first
+// sample is another reader's, and is made here once more: every sample has the neighbor that it has in one piece.
 // `count` samples were not left out.
 void Loader::State::mix(const Order& order, int64_t epoch, int64_t batch, int64_t count, float* images, float* labels,
                         Transform::Scratch& buffers) const {
@@ -407,10 +407,7 @@ Loader::Loader(Dataset set, const LoaderOptions& options) {
   if (o.mix.any() && !set.classification()) {
     fail(ErrorKind::usage, "loader", "mixup and cutmix need class labels: the targets of ", set.name, " are values");
   }
-  if (o.mix.cutmix_alpha > 0 && set.sample_shape().rank() != 3) {
-    fail(ErrorKind::usage, "loader", "cutmix needs images (C, H, W): samples of ", set.name, " are ",
-         set.sample_shape());
-  }
+  if (o.mix.cutmix_alpha > 0) need_images("loader", "cutmix", set);
   state_ = std::make_unique<State>(std::move(set), o);
   State& s = *state_;
   s.sample = s.set.sample_shape();

@@ -1,10 +1,10 @@
-// Loader: batches of a data set, shuffled, augmented and prepared ahead by worker threads.
+// Loader: batches of a dataset, shuffled, augmented and prepared in advance by worker threads.
 //   Loader loader(train, {.batch_size = 64, .shuffle = true});
 //   for (auto& batch : loader.epoch(0)) step(batch.images, batch.labels);
-// The sequence of batches depends on the seed and the epoch only, never on the number of workers. Buffers are reused: a
-// batch lives until the next one is asked for; arrays that the caller still holds then are left alone and replaced.
-// Samples in memory and images in files go the same way; workers share a batch, so memory is bounded by the batches
-// ahead, whatever their number. A shuffled loader prepares the next epoch's first batches while one ends.
+// The sequence of batches depends only on the seed and the epoch, never on the number of workers. Buffers are reused: a
+// batch is valid until the next one is requested; arrays that the caller still holds then are replaced, not
+// overwritten. Workers share the work on a batch, so memory is bounded by the number of batches in advance, not by the
+// number of workers. A shuffled loader prepares the first batches of the next epoch while one ends.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -25,73 +25,73 @@ namespace freight::data {
 // Settings of a Loader.
 struct LoaderOptions {
   int64_t batch_size = 64;  // samples per batch
-  bool shuffle = false;     // another order in every epoch
+  bool shuffle = false;     // a different order in every epoch
   uint64_t seed = 0;        // of order and augmentation
-  bool drop_last = false;   // leave a short last batch out
-  int workers = -1;         // threads; 0: the caller's own; -1: a core each for images, 0 for cheap batches, else 1
-  int prefetch = 2;         // batches ready ahead of the caller, at most
-  int64_t prefetch_bytes = int64_t{1} << 30;  // all batches together: fewer ahead where they are large, but one
-  int64_t epochs = 0;          // how many are coming, from number 0 on: none is prepared beyond; 0: no end
+  bool drop_last = false;   // skip a short last batch
+  int workers = -1;         // threads; 0: the caller's; -1: one per core for images, 0 for cheap batches, else 1
+  int prefetch = 2;         // the maximum number of batches in advance
+  int64_t prefetch_bytes = int64_t{1} << 30;  // limits the bytes of these batches, but allows at least one
+  int64_t epochs = 0;          // the number of epochs of the run, beyond which nothing is prepared; 0: unlimited
   Augment augment = {};        // random changes of samples
   int64_t views = 0;           // the changes of an epoch are those of its number modulo this; 0: its own
   Mix mix = {};                // labels become f32 (N, classes)
   bool channels_last = false;  // images become (N, H, W, C)
-  BadSamples bad = {};         // a batch that one is left out of is shorter
-  Share share = {};  // of the batches that this loader makes; of others it reads no sample. A batch of it may be empty
+  BadSamples bad = {};         // a skipped sample makes its batch shorter
+  Share share = {};  // the part of the batches that this loader makes; it reads no other samples. Batches may be empty
 };
 
-// How batches come about, for who makes them elsewhere: samples of a set in memory, as their draws (augment.h) and a
-// scale say. Every batch of an epoch has the same size.
+// The recipe by which batches can be made elsewhere, such as on a device: samples in memory, their random numbers
+// (augment.h) and a scale. Every batch of an epoch has the same size.
 struct BatchRecipe {
   Array samples;                                      // u8 or f32 (M, ...), M samples, channels on axis 1
   Array targets;                                      // (M) or (M, K)
   std::vector<float> scale, bias;                     // per channel: a stored value x becomes x * scale + bias
-  bool moves = false, flips = false, erases = false;  // which of the draws occur
+  bool moves = false, flips = false, erases = false;  // the kinds of changes that occur
   int64_t batch_size = 0, batches = 0;                // of an epoch
 };
 
-// A batch; its arrays are used again when the next one is asked for.
+// A batch; its arrays are reused when the next one is requested.
 struct Batch {
-  Array images;       // f32 (N, C, H, W), or (N, H, W, C) with channels_last, or (N, ...) as the samples are
-  Array labels;       // i64 (N), or f32 as the targets are, or f32 (N, classes) where samples are mixed
-  int64_t count = 0;  // N; smaller than batch_size in a short last batch, or where bad images are left out
+  Array images;       // f32 (N, C, H, W), or (N, H, W, C) with channels_last, or (N, ...) like the samples
+  Array labels;       // i64 (N), or f32 like the targets, or f32 (N, classes) if samples are mixed
+  int64_t count = 0;  // N; below batch_size in a short last batch, or if bad images are skipped
   int64_t first = 0;  // position of the first sample within the epoch
   int64_t index = 0;  // number of the batch, or of the piece of one, within the epoch
 };
 
-// Makes batches of a data set; see the top of this file.
+// Makes batches of a dataset; see the top of this file.
 class Loader {
  public:
   class Epoch;
-  // Throws Error(usage) for options that cannot work.
+  // Throws Error(usage) for options that do not suit the dataset.
   explicit Loader(Dataset set, const LoaderOptions& options = {});
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
   const Dataset& dataset() const;        // as given
-  const LoaderOptions& options() const;  // workers resolved
-  int64_t batches_per_epoch() const;     // the short last one too, unless drop_last
+  const LoaderOptions& options() const;  // with the resolved number of workers
+  int64_t batches_per_epoch() const;     // includes a short last batch, unless drop_last
   int64_t samples_per_epoch() const;     // in those batches
 
-  // Starts an epoch, at any batch of it (resume). A running epoch is dropped.
+  // Starts an epoch at any of its batches (for resuming), and drops a running one.
   Epoch epoch(int64_t epoch, int64_t first_batch = 0);
-  // The next batch of the running epoch, or null at its end. What went wrong in a worker is thrown here.
+  // Returns the next batch of the running epoch, or null at its end. Throws the errors of the workers.
   Batch* next();
-  // Seconds that `next` has spent waiting for data (workers = 0: making it), over the loader's life.
+  // The seconds that `next` has spent waiting for data (workers = 0: making it) so far.
   double wait_seconds() const;
-  // Sample numbers of an epoch, in order.
+  // The indices of the samples of an epoch, in order.
   std::vector<int64_t> order(int64_t epoch) const;
-  // Nothing, and `why`, where batches are made in a way that a recipe does not tell.
+  // The recipe of the batches; empty, with the reason in `why`, if a recipe cannot describe them.
   std::optional<BatchRecipe> recipe(std::string& why) const;
-  // The draws of an epoch, i32 (batches, batch size, kDrawNumbers): those of recipe().
+  // The random numbers of an epoch for recipe(), i32 (batches, batch size, kDrawNumbers).
   Array draws(int64_t epoch) const;
-  // Makes one batch into memory of the caller, in the caller's thread: images of batch count * sample floats and
-  // labels. Returns the count. For callers that own staging buffers.
+  // Makes one batch in the caller's thread and memory (count * sample floats, and labels), for callers with staging
+  // buffers. Returns the count.
   int64_t fill(int64_t epoch, int64_t batch, float* images, void* labels);
 
  private:
-  // Counts the calls of epoch(); need_run refuses where that is no longer `run`.
+  // The number of calls of epoch(). need_run throws if it is not `run` any more.
   int64_t runs() const;
   void need_run(int64_t run) const;
   struct State;
@@ -101,15 +101,15 @@ class Loader {
 // The range that `for (auto& batch : loader.epoch(e))` walks over; single pass.
 class Loader::Epoch {
  public:
-  struct End {};  // behind the last batch
-  // Stands at a batch.
+  struct End {};  // the position after the last batch
+  // A position at a batch.
   class Iterator {
    public:
-    // Asks for the first batch.
+    // Requests the first batch.
     explicit Iterator(Loader* loader) : loader_(loader), run_(loader->runs()), batch_(loader->next()) {}
     Batch& operator*() const { return *batch_; }  // the batch
     Batch* operator->() const { return batch_; }  // the batch
-    // Asks for the next batch. Throws Error(usage) where another epoch of the loader began meanwhile, which drops this.
+    // Requests the next batch. Throws Error(usage) if another epoch was started, which has dropped this one.
     Iterator& operator++() {
       loader_->need_run(run_);
       batch_ = loader_->next();
@@ -123,7 +123,7 @@ class Loader::Epoch {
     Batch* batch_;
   };
   Iterator begin() const { return Iterator(loader_); }  // at the first batch
-  End end() const { return {}; }                        // behind the last one
+  End end() const { return {}; }                        // after the last batch
 
  private:
   friend class Loader;

@@ -1,4 +1,4 @@
-// Tables that a program holds in memory, as the cells that readers of files make.
+// Converts tables that a program has in memory to the cells that readers of files return.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace freight::data {
 
-// Throws Error(data) that names the column: of another length than the first, or of a name that is there twice.
+// Throws Error(data) that names a column whose length differs from the first one's, or whose name appears twice.
 Cells cells_in_memory(const std::vector<MemoryColumn>& columns, const std::string& name);
-// The same cells in the kinds that are asked for.
+// Converts the cells to the requested kinds.
 Cells in_asked_kinds(Cells cells, const CellsAsked& asked);
 
 }  // namespace freight::data

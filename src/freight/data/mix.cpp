@@ -31,7 +31,7 @@ double beta_draw(double alpha, PhiloxStream& random) {
 }
 
 // row i = keep * row i + (1 - keep) * row i - 1, all by the old values; row -1 is `before`.
-void blend_with_neighbour(float* rows, int64_t count, int64_t size, const float* before, float keep) {
+void blend_with_neighbor(float* rows, int64_t count, int64_t size, const float* before, float keep) {
   for (int64_t i = count; i-- > 0;) {
     float* row = rows + i * size;
     const float* other = i > 0 ? row - size : before;
@@ -47,7 +47,7 @@ void mix_samples(const Mix& mix, uint64_t seed, int64_t epoch, int64_t batch, co
   double keep = beta_draw(cut ? mix.cutmix_alpha : mix.mixup_alpha, random);
   const int64_t size = r.sample.numel();
   if (!cut) {
-    blend_with_neighbour(r.images, r.count, size, r.image_before, static_cast<float>(keep));
+    blend_with_neighbor(r.images, r.count, size, r.image_before, static_cast<float>(keep));
   } else {
     // A rectangle of the share 1 - keep around a random point; what of it lies outside does not count.
     const int64_t h = r.sample[r.channels_last ? 0 : 1], w = r.sample[r.channels_last ? 1 : 2],
@@ -72,7 +72,7 @@ void mix_samples(const Mix& mix, uint64_t seed, int64_t epoch, int64_t batch, co
     }
     keep = 1 - static_cast<double>((y1 - y0) * (x1 - x0)) / static_cast<double>(h * w);
   }
-  blend_with_neighbour(r.labels, r.count, r.classes, r.label_before, static_cast<float>(keep));
+  blend_with_neighbor(r.labels, r.count, r.classes, r.label_before, static_cast<float>(keep));
 }
 
 }  // namespace freight::data

@@ -1,5 +1,5 @@
-// Outline: what the files of a set of arrays or images say of its samples in their first bytes, before all of them are
-// read. Whether a net fits the memory can be asked by it at once.
+// Outline: the sample shape and the classes of a dataset of arrays or images, from the first bytes of its files, before
+// it is read. With it a run can be checked against the memory at once.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -12,13 +12,13 @@
 namespace freight::data {
 
 struct Outline {
-  Shape sample;         // as a net takes it: (C, H, W), or any
-  int64_t classes = 0;  // 0: the targets are values
-  Shape target;         // of one sample: () of classes and single values, (K) of K
+  Shape sample;         // the shape that a network takes: (C, H, W), or any
+  int64_t classes = 0;  // 0: regression
+  Shape target;         // of one sample: () for classes and single values, (K) for K values
 };
 
-// Nothing where the files do not say it at their beginning (an archive, pictures), or are wrong: then reading them
-// tells why. Reads the targets of .npy files, where they are few bytes.
+// Empty if the beginning of the files does not show it (an archive, image files), or the files are invalid: reading
+// them then reports why. Targets in .npy files are read if they are few bytes.
 std::optional<Outline> outline(const std::string& path, const LoadOptions& options = {});
 
 }  // namespace freight::data

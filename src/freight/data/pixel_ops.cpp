@@ -19,7 +19,7 @@ uint8_t blend(uint8_t value, float other, float factor) {
   return cut(factor * static_cast<float>(value) + (1.0f - factor) * other);
 }
 
-uint8_t grey(const Planes& p, int64_t i) {
+uint8_t gray(const Planes& p, int64_t i) {
   const uint8_t* x = p.pixels + i;
   const int64_t n = p.plane();
   return static_cast<uint8_t>(0.2989f * static_cast<float>(x[0]) + 0.587f * static_cast<float>(x[n]) +
@@ -65,7 +65,7 @@ void adjust_brightness(const Planes& p, float factor) {
 
 void adjust_contrast(const Planes& p, float factor) {
   int64_t sum = 0;
-  for (int64_t i = 0; i < p.plane(); ++i) sum += grey(p, i);
+  for (int64_t i = 0; i < p.plane(); ++i) sum += gray(p, i);
   const auto mean = static_cast<float>(static_cast<double>(sum) / static_cast<double>(p.plane()));
   std::array<uint8_t, 256> table;
   for (size_t v = 0; v < 256; ++v) table[v] = blend(static_cast<uint8_t>(v), mean, factor);
@@ -74,7 +74,7 @@ void adjust_contrast(const Planes& p, float factor) {
 
 void adjust_saturation(const Planes& p, float factor) {
   for (int64_t i = 0; i < p.plane(); ++i) {
-    const float g = grey(p, i);
+    const float g = gray(p, i);
     for (int64_t c = 0; c < 3; ++c) {
       uint8_t& v = p.pixels[c * p.plane() + i];
       v = blend(v, g, factor);
@@ -167,11 +167,11 @@ void equalize(const Planes& p) {
 void warp(const Planes& p, const AffineMap& map, std::vector<uint8_t>& scratch) {
   scratch.assign(p.pixels, p.pixels + 3 * p.plane());
   for (int64_t y = 0; y < p.rows; ++y) {
-    const float v = static_cast<float>(y) + 0.5f - map.centre_y;
+    const float v = static_cast<float>(y) + 0.5f - map.center_y;
     for (int64_t x = 0; x < p.columns; ++x) {
-      const float u = static_cast<float>(x) + 0.5f - map.centre_x;
-      const auto from_x = static_cast<int64_t>(std::nearbyint(map.a * u + map.b * v + map.c + map.centre_x - 0.5f));
-      const auto from_y = static_cast<int64_t>(std::nearbyint(map.d * u + map.e * v + map.f + map.centre_y - 0.5f));
+      const float u = static_cast<float>(x) + 0.5f - map.center_x;
+      const auto from_x = static_cast<int64_t>(std::nearbyint(map.a * u + map.b * v + map.c + map.center_x - 0.5f));
+      const auto from_y = static_cast<int64_t>(std::nearbyint(map.d * u + map.e * v + map.f + map.center_y - 0.5f));
       const bool inside = from_x >= 0 && from_x < p.columns && from_y >= 0 && from_y < p.rows;
       for (int64_t c = 0; c < 3; ++c) {
         p.pixels[c * p.plane() + y * p.columns + x] =
@@ -215,7 +215,7 @@ void apply_augment_op(const Planes& p, AugmentOp op, int magnitude, bool negativ
     case AugmentOp::rotate: {
       const float angle = sign * 30.0f * share * std::numbers::pi_v<float> / 180.0f;
       const float c = std::cos(angle), s = std::sin(angle);
-      return warp(p, {.a = c, .b = -s, .d = s, .e = c, .centre_x = across / 2, .centre_y = down / 2}, scratch);
+      return warp(p, {.a = c, .b = -s, .d = s, .e = c, .center_x = across / 2, .center_y = down / 2}, scratch);
     }
     case AugmentOp::brightness: return adjust_brightness(p, blend);
     case AugmentOp::color: return adjust_saturation(p, blend);

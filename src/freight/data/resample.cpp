@@ -231,7 +231,7 @@ __attribute__((target("avx2"))) void rows_of_avx2(const Job& j) { make_rows(j); 
 #endif
 
 // Enlarging. Values are 16 bits with 7 of fraction, weights have 15; a mixture of p and q rounds by half of 1/128.
-// Eight destination columns, a group, take their sources from nine neighbours.
+// Eight destination columns, a group, take their sources from nine neighbors.
 constexpr int64_t kGroup = 8, kRowPadding = 16;
 
 struct Enlarging {
@@ -374,14 +374,14 @@ void grow(const Enlarging& g, const Widen& widen_row, const MixRows& mix) {
 }
 }  // namespace
 
-// Pixel centres are at i + 1/2; the filter is max(0, 1 - |d| / support). [from, from + extent) becomes `positions`
+// Pixel centers are at i + 1/2; the filter is max(0, 1 - |d| / support). [from, from + extent) becomes `positions`
 // pixels; source positions are limited to [0, limit).
 void Resampler::Taps::make(double from, double extent, int64_t limit, int64_t positions) {
   const double scale = extent / static_cast<double>(positions), support = std::max(1.0, scale);
-  width = static_cast<int64_t>(std::ceil(2 * support));  // so many centres lie in an open interval of that length
+  width = static_cast<int64_t>(std::ceil(2 * support));  // so many centers lie in an open interval of that length
   first.assign(at(positions), 0);
   weights.assign(at(positions * width), 0.0f);
-  if (scale <= 1) {  // two neighbours, or one beyond the outermost centres
+  if (scale <= 1) {  // two neighbors, or one beyond the outermost centers
     for (int64_t i = 0; i < positions; ++i) {
       const double place = from + (static_cast<double>(i) + 0.5) * scale - 0.5;
       const double inside = std::clamp(place, 0.0, static_cast<double>(limit - 1));
@@ -395,15 +395,15 @@ void Resampler::Taps::make(double from, double extent, int64_t limit, int64_t po
   }
   exact.resize(at(width));
   for (int64_t i = 0; i < positions; ++i) {
-    const double centre = from + (static_cast<double>(i) + 0.5) * scale;
-    int64_t begin = std::max<int64_t>(0, static_cast<int64_t>(std::floor(centre - support + 0.5)));
-    int64_t end = std::min(limit, static_cast<int64_t>(std::ceil(centre + support - 0.5)));
-    // A centre on the last border and a rounding error must not leave a position without a source.
+    const double center = from + (static_cast<double>(i) + 0.5) * scale;
+    int64_t begin = std::max<int64_t>(0, static_cast<int64_t>(std::floor(center - support + 0.5)));
+    int64_t end = std::min(limit, static_cast<int64_t>(std::ceil(center + support - 0.5)));
+    // A center on the last border and a rounding error must not leave a position without a source.
     begin = std::min(begin, limit - 1);
     end = std::clamp(end, begin + 1, begin + width);
     double sum = 0;
     for (int64_t s = begin; s < end; ++s) {
-      const double w = std::max(0.0, 1.0 - std::fabs(static_cast<double>(s) + 0.5 - centre) / support);
+      const double w = std::max(0.0, 1.0 - std::fabs(static_cast<double>(s) + 0.5 - center) / support);
       exact[at(s - begin)] = w;
       sum += w;
     }
@@ -508,23 +508,23 @@ void Resampler::run(const PixelView& src, const Box& box, Mirror mirror, int64_t
   const int64_t used = std::min(src.columns, across_.first.back() + across_.width) - base;
   for (int64_t& first : across_.first) first -= base;
   if (mirror == Mirror::yes) across_.reverse();
-  const bool to_grey = c == 3 && channels == 1;
-  if (to_grey) colour_.resize(at(3 * plane));
-  const PlaneTarget colour(colour_.data());
-  FREIGHT_CHECK(!to_grey || dst.bytes, "grayscale of RGB goes to bytes");
+  const bool to_gray = c == 3 && channels == 1;
+  if (to_gray) color_.resize(at(3 * plane));
+  const PlaneTarget color(color_.data());
+  FREIGHT_CHECK(!to_gray || dst.bytes, "grayscale of RGB goes to bytes");
   if (dst.values) row_.resize(at(columns));
-  const PlaneTarget& out = to_grey ? colour : dst;
+  const PlaneTarget& out = to_gray ? color : dst;
   const RowSink sink{out, plane, columns, channels == 3 && c == 1 ? 3 : 1, row_.data()};
   if (down_.width == 2 && across_.width == 2) {
     grow_to(src, base, used, rows, columns, sink);
   } else {
     shrink_to(src, base, used, rows, columns, sink);
   }
-  if (to_grey) {
-    const auto value = [&](int64_t i) { return static_cast<float>(colour_[at(i)]); };
+  if (to_gray) {
+    const auto value = [&](int64_t i) { return static_cast<float>(color_[at(i)]); };
     for (int64_t i = 0; i < plane; ++i) {
-      const float grey = 0.299f * value(i) + 0.587f * value(plane + i) + 0.114f * value(2 * plane + i);
-      dst.bytes[i] = static_cast<uint8_t>(grey + 0.5f);
+      const float gray = 0.299f * value(i) + 0.587f * value(plane + i) + 0.114f * value(2 * plane + i);
+      dst.bytes[i] = static_cast<uint8_t>(gray + 0.5f);
     }
   } else if (c == 1 && channels == 3 && dst.bytes) {
     std::memcpy(dst.bytes + plane, dst.bytes, at(plane));

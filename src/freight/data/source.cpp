@@ -7,6 +7,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/data/arrays.h"
 #include "freight/data/cells.h"
 #include "freight/data/cifar.h"
@@ -124,9 +125,8 @@ std::string Source::State::found() const {
       if (holds_data(beside, listing)) return beside;
     }
   }
-  const std::string near = nearest(name, names_of_sets());
   fail(ErrorKind::data, name, "no such dataset, file or directory",
-       near.empty() ? cat(": built-in datasets are ", join(names_of_sets(), ", ")) : cat(": did you mean ", near, "?"));
+       did_you_mean(name, names_of_sets(), cat(": built-in datasets are ", join(names_of_sets(), ", "))));
 }
 
 std::string Source::State::found_set() const {
@@ -167,8 +167,8 @@ std::string Source::State::listed_name() const {
 
 void Source::State::say_folder(std::string& note) const {
   if (entry || !find_entry(name)) return;
-  const std::string said =
-      cat("the folder ", name, " here is read, not the known set of that name (", "--data-dir DIR sets its location)");
+  const std::string said = cat("the folder ", name, " is used instead of the built-in dataset of that name (",
+                               "--data-dir DIR sets its location)");
   note = note.empty() ? said : cat(said, "; ", note);
 }
 
@@ -299,7 +299,7 @@ TrainTest Source::load(const LoadOptions& options) const {
 
 TextSet Source::load_text(const LoadOptions& options) const {
   const State& s = *state_;
-  if (s.in_memory) fail(ErrorKind::data, s.name, "is no set of texts: it holds arrays or a table");
+  if (s.in_memory) fail(ErrorKind::data, s.name, "is not a text dataset: it contains arrays or a table");
   need();
   TextOptions o = options.text;
   if (!o.held_out && s.entry) o.held_out = HeldOut::test;
@@ -310,9 +310,9 @@ TextSet Source::load_text(const LoadOptions& options) const {
 
 TableSet Source::table() const {
   const State& s = *state_;
-  if (s.sets) fail(ErrorKind::data, s.name, "is no table: it holds arrays");
+  if (s.sets) fail(ErrorKind::data, s.name, "is not a table: it contains arrays");
   if (s.in_memory) return s.table;
-  if (s.entry && !s.entry->table) fail(ErrorKind::data, s.name, "is no table: ", s.entry->description);
+  if (s.entry && !s.entry->table) fail(ErrorKind::data, s.name, "is not a table: ", s.entry->description);
   return table_at(s.missing ? s.name : s.path);
 }
 

@@ -1,5 +1,5 @@
-// Tables that Freight knows by name: which files they are of, what their columns are called, and which one is told. A
-// table in a file of the user's own is one of these, too, of which nothing else is known.
+// The built-in tables: their files, column names and targets. A user's file is a TableSet of which only the path is
+// known.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,32 +12,32 @@ struct CatalogEntry;
 struct Cells;
 struct CellsAsked;
 
-// The files of one part of a table, read one after the other.
+// The files of one split of a table, read one after the other.
 struct TablePart {
   std::vector<std::string> files = {};      // names in the set's folder, plain or .gz; or paths
-  int64_t skip_lines = 0;                   // in front of each file's rows
-  std::string target_ending = {};           // that the words of the target have in this part alone: "<=50K."
-  std::shared_ptr<const Cells> cells = {};  // in place of files, of a table in memory
+  int64_t skip_lines = 0;                   // lines to skip before each file's rows
+  std::string target_ending = {};           // an ending that target values have only in this split: "<=50K."
+  std::shared_ptr<const Cells> cells = {};  // instead of files, for a table in memory
 
-  bool empty() const { return files.empty() && !cells; }  // true where the part does not exist
+  bool empty() const { return files.empty() && !cells; }  // true if the split does not exist
 };
 
-// A table, of all whose rows the columns are the same.
+// A table: its splits, which have the same columns, and its target.
 struct TableSet {
-  TablePart train = {}, test = {};           // test: empty where it has no part of its own
+  TablePart train = {}, test = {};           // test: empty if there is no test set
   std::string target = {};                   // the target column
-  std::vector<std::string> drop = {};        // columns that say nothing, or the answer
-  std::vector<std::string> names = {};       // of the columns, where the files have no header
-  std::string file_column = {};              // one more column, which says of which file a row is
-  std::vector<std::string> file_words = {};  // the cells of that column, a word per file
+  std::vector<std::string> drop = {};        // columns that are useless or leak the target
+  std::vector<std::string> names = {};       // the column names, if the files have no header
+  std::string file_column = {};              // the name of an additional column for the file of each row
+  std::vector<std::string> file_words = {};  // the cells of that column, one per file
 };
 
-// The sets of the catalog that are tables.
+// The entries of the catalog that are tables.
 std::vector<CatalogEntry> table_entries();
-// A folder with the files of a known table, recognized by its name and the first of them; another path is a file of
-// which nothing is known. The files are paths then.
+// The table at a path: a folder with the files of a built-in table, recognized by its name and the first file; any
+// other path is a user's file. `files` are then paths.
 TableSet table_at(const std::string& path);
-// Reads a part of it.
+// Reads one split.
 Cells read_part(const TableSet& set, const TablePart& part, CellsAsked asked);
 
 }  // namespace freight::data

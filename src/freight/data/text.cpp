@@ -23,7 +23,7 @@ namespace {
 const std::vector<std::string> kTrainParts = {"train"}, kTestParts = {"test"},
                                kValParts = {"val", "valid", "validation", "dev"};
 // Folders and files that lie beside the documents of well-known sets and are none.
-constexpr const char* kUnlabelled = "unsup";  // aclImdb: reviews without a label
+constexpr const char* kUnlabeled = "unsup";  // aclImdb: reviews without a label
 
 enum class Form { none, csv, tsv, jsonl, fasttext, corpus };
 
@@ -91,7 +91,7 @@ bool has_class_folders(const FolderListing& listing, const fs::path& dir) {
   if (!is_text_folder(dir)) return false;
   const std::vector<fs::path> all = entries(listing, dir);
   return std::any_of(all.begin(), all.end(), [&](const fs::path& p) {
-    return is_text_folder(p) && p.filename() != kUnlabelled && holds_documents(listing, p);
+    return is_text_folder(p) && p.filename() != kUnlabeled && holds_documents(listing, p);
   });
 }
 
@@ -231,7 +231,7 @@ class Reader {
         continue;
       }
       const std::string label = folder.filename().string();
-      if (label == kUnlabelled) {
+      if (label == kUnlabeled) {
         notes.push_back(cat(folder.string(), " has no labels and is skipped"));
         continue;
       }
@@ -295,9 +295,7 @@ TextPart part_of(std::vector<TextRow>&& rows, const std::map<std::string, int64_
 
 double share_of(const TextOptions& o, double usual, const std::string& path) {
   const double share = o.val_split < 0 ? usual : o.val_split;
-  if (share == 0) {
-    fail(ErrorKind::usage, "--val-split", "got 0, but ", path, " has no validation set: expected a fraction above 0");
-  }
+  need_validation(share, path);
   return share;
 }
 
@@ -382,6 +380,7 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
   set.name = name;
   set.undivided = held_out.empty();
   set.test_apart = !l.test.empty() && held_out != l.test;
+  set.validation = held_out.empty() || held_out != l.test;
   const bool whole = set.undivided && o.undivided == Undivided::whole;
   Reader reader(o, listing);
   if (!l.folders && form_of(l.train) == Form::corpus) {
@@ -399,7 +398,7 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
   if (rows.empty()) fail(ErrorKind::data, l.train, "has no documents");
   const std::vector<std::string> labels = classes_of(rows);
   if (labels.size() < 2 && !whole) {
-    fail(ErrorKind::data, l.train, "has one class alone, ", labels[0], ": expected two or more");
+    fail(ErrorKind::data, l.train, "has only one class, ", labels[0], ": expected two or more");
   }
   std::map<std::string, int64_t> numbers;
   for (size_t i = 0; i < labels.size(); ++i) numbers[labels[i]] = static_cast<int64_t>(i);

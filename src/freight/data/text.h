@@ -1,6 +1,6 @@
-// Data sets of text: documents with a class each, in CSV, TSV, JSON lines or fastText files or as a folder of .txt per
-// class, and corpora for language models (one plain text). All of it lies in memory. Layouts and rules: docs/data.md;
-// what comes after: tokenizer.h. Faults are Error(data) that names file and line.
+// Text datasets: labeled documents in CSV, TSV, JSON lines or fastText files or as .txt files in class folders, and
+// corpora for language models (one plain text). All text is kept in memory. Layouts and rules: docs/texts.md;
+// tokenizer.h converts text to tokens. Errors are Error(data) that names file and line.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,39 +13,40 @@
 
 namespace freight::data {
 
-// Settings of reading and dividing texts.
+// Settings of reading texts, and of the validation split.
 struct TextOptions {
-  // For CSV, TSV and JSON lines: a column by its name in the header, or its number from 1; empty: told by the file.
+  // For CSV, TSV and JSON lines: a column by its name in the header, or its number from 1; empty: inferred.
   std::string text_column = {}, label_column = {};
-  double val_split = -1;    // as ImageOptions; of a corpus the share at its end, below 0: kDefaultCorpusSplit
-  uint64_t split_seed = 0;  // which documents are held out
-  // Which part is TextSet::test where there are both. By default the part for validation; of the sets known by name
-  // the test part.
+  double val_split = -1;    // as in ImageOptions; for a corpus the fraction at its end, below 0: kDefaultCorpusSplit
+  uint64_t split_seed = 0;  // chooses the documents that are held out
+  // The set that is TextSet::test if the data has both val and test. Default: the validation set; for built-in datasets
+  // the test set.
   std::optional<HeldOut> held_out = {};
-  Undivided undivided = Undivided::divide;  // what becomes of data without a test part
-  BadSamples bad = {};                      // documents that cannot be read
+  Undivided undivided = Undivided::divide;  // the treatment of data without a held-out set
+  BadSamples bad = {};                      // the treatment of documents that cannot be read
 };
-// The share at the end of a corpus that is held out by default.
+// The fraction at the end of a corpus that is held out by default.
 inline constexpr double kDefaultCorpusSplit = 0.1;
-// A document of this many bytes is taken for a file that is not what it seems.
+// A longer document is an error, since it is probably not one document.
 inline constexpr size_t kMaxDocumentBytes = 1'000'000;
 
-// One part of a set of text.
+// One split of a text dataset.
 struct TextPart {
-  std::vector<std::string> texts;                                       // valid UTF-8, none is blank; of a corpus one
-  std::vector<int64_t> labels;                                          // class numbers; none of a corpus
+  std::vector<std::string> texts;                                       // valid UTF-8, not blank; one for a corpus
+  std::vector<int64_t> labels;                                          // class numbers; empty for a corpus
   std::string note;                                                     // as Dataset::note
   int64_t count() const { return static_cast<int64_t>(texts.size()); }  // texts
 };
 
-// Both parts of a set of text.
+// A text dataset with its two splits.
 struct TextSet {
-  std::string name;                  // of the set
-  std::vector<std::string> classes;  // names by class number; none of a corpus
-  TextPart train, test;              // both parts
-  bool undivided = false;            // the data has no part for the test: see Undivided
+  std::string name;                  // of the dataset
+  std::vector<std::string> classes;  // names by class number; empty for a corpus
+  TextPart train, test;              // the two splits
+  bool undivided = false;            // the data has no held-out set: see Undivided
 
-  bool test_apart = false;  // the data has a test part, and `test` is another: one for validation
+  bool test_apart = false;  // the data has a test set, and `test` is not that, but a validation set
+  bool validation = false;  // `test` is a validation set: held out of training data, or named so
 
   bool corpus() const { return classes.empty(); }  // one plain text without classes
 };
@@ -55,35 +56,35 @@ std::string describe(const TextSet& set, const TextPart& part);
 // A hash of all texts and labels.
 uint64_t fingerprint(const TextPart& part);
 
-// Told by names and, for .txt, by the first bytes: a file, a folder with train.csv (.tsv, .jsonl, .txt, also .gz) or a
-// single such file, or class folders with .txt files below train or directly.
+// Recognized by names and, for .txt, by the first bytes: a file, a folder with train.csv (.tsv, .jsonl, .txt, also .gz)
+// or with a single such file, or class folders with .txt files, below train or directly.
 bool is_text_source(const std::string& path, const FolderListing& listing = {});
-// True where that is one plain text without labels.
+// True if it is one plain text without labels.
 bool is_corpus_source(const std::string& path, const FolderListing& listing = {});
-// Reads both parts. Throws Error(data) that names file and line.
+// Reads both splits. Throws Error(data) that names file and line.
 TextSet load_text_source(const std::string& path, const std::string& name, const TextOptions& options = {},
                          const FolderListing& listing = {});
 
-// One document as it stands in a file; `where` is "file:line".
+// One document of a file; `where` is "file:line".
 struct TextRow {
-  std::string text, label, where;  // as it stands, and its place
-  std::string fault = {};          // of parse_unlabelled: why it cannot be read
+  std::string text, label, where;  // unchanged, and its place
+  std::string fault = {};          // set by parse_unlabeled: the reason why it cannot be read
 };
-enum class TextForm { csv, tsv, jsonl, fasttext };  // forms of files
+enum class TextForm { csv, tsv, jsonl, fasttext };  // file formats
 // The documents of one file.
 struct TextRows {
-  std::vector<TextRow> rows;  // in order
-  std::string note;           // how the columns were understood, where that does not go without saying
+  std::vector<TextRow> rows;  // in the order of the file
+  std::string note;           // the choice of columns, unless it is obvious
 };
-// The documents of a file. Bad ones go the way of options.bad.
+// Parses the documents of a file. Bad ones are treated as options.bad specifies.
 TextRows parse_text(io::ByteView bytes, const std::string& name, TextForm form, const TextOptions& options = {});
-// The form of a file of documents: told by its name and, for .txt, by the first bytes; none for a file of plain lines.
+// The format of a file of documents, by its name and, for .txt, its first bytes; empty for a file of plain lines.
 std::optional<TextForm> document_form(const std::string& path);
-// The documents of a file, for who asks what their labels should be: one for each row, in order, blank ones and those
-// with a fault, too. `column`: the name or number of the text's, as the model was trained on; empty: told by the file.
-// Throws Error(data) where nothing says which column is the text.
-TextRows parse_unlabelled(io::ByteView bytes, const std::string& name, TextForm form, const std::string& column = {});
-// Why this cannot be a document: not UTF-8, blank, or too long. Empty where it can.
+// Parses the documents of a file for prediction: one for each row, in order, including blank and bad ones. `column`:
+// the name or number of the text column that the model was trained on; empty: inferred. Throws Error(data) if the text
+// column cannot be inferred.
+TextRows parse_unlabeled(io::ByteView bytes, const std::string& name, TextForm form, const std::string& column = {});
+// The reason why a text cannot be a document: not UTF-8, blank, or too long; empty if it can.
 std::string document_fault(const std::string& text);
 
 }  // namespace freight::data

@@ -1,4 +1,4 @@
-// Files of labelled documents: CSV, TSV, JSON lines, fastText. Which column is what is found out here. See text.h.
+// Files of labeled documents: CSV, TSV, JSON lines, fastText. Which column is what is found out here. See text.h.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -184,15 +184,12 @@ class ColumnFinder {
   size_t place(const char* flag, const std::string& column, bool& header) const {
     if (const std::optional<int64_t> n = parse_number<int64_t>(column)) {
       if (*n < 1 || *n > static_cast<int64_t>(header_.width())) {
-        fail(ErrorKind::usage, flag, "got ", column, ", ", file_, " has columns 1 to ", header_.width());
+        refuse_value(flag, column, cat(file_, " has columns 1 to ", header_.width()));
       }
       return static_cast<size_t>(*n - 1);
     }
     const auto at = header_.find(column);
-    if (!at) {
-      fail(ErrorKind::usage, flag, "got ", column, ", ", file_, " has no such column",
-           did_you_mean(lower(column), header_.words(), cat("; its first line is ", excerpt())));
-    }
+    if (!at) refuse_column(flag, column, header_.words(), file_);
     header = true;
     return *at;
   }
@@ -203,7 +200,7 @@ class ColumnFinder {
     if (!options_.text_column.empty()) text = place("--text-column", options_.text_column, header);
     if (!options_.label_column.empty()) label = place("--label-column", options_.label_column, header);
     if (text && label && *text == *label) {
-      fail(ErrorKind::usage, "--label-column", "got ", options_.label_column, ", which is the text column too");
+      refuse_value("--label-column", options_.label_column, "it is the text column too");
     }
     if (!label) label = header_.best(ColumnRole::label);
     if (!text && !text_columns().empty()) text = text_columns()[0];
@@ -471,13 +468,13 @@ Keys keys_of(const std::vector<std::string>& names, const TextOptions& options) 
   return keys;
 }
 
-// Reads labelled texts from JSON lines.
+// Reads labeled texts from JSON lines.
 class JsonDocuments {
  public:
   explicit JsonDocuments(const TextOptions& options) : options_(options) {}
 
-  // The text of a line, and with `labelled` its label; `row.fault` tells why there is none.
-  void read(std::string_view line, bool labelled, TextRow& row) {
+  // The text of a line, and with `labeled` its label; `row.fault` tells why there is none.
+  void read(std::string_view line, bool labeled, TextRow& row) {
     read_members(line, row);
     if (!row.fault.empty()) return;
     if (!keys_) keys_ = keys_of(names_, options_);
@@ -487,7 +484,7 @@ class JsonDocuments {
       return;
     }
     row.text = text->value;
-    if (labelled) read_label(row);
+    if (labeled) read_label(row);
   }
 
  private:
@@ -596,7 +593,7 @@ TextRows parse_text(io::ByteView bytes, const std::string& name, TextForm form, 
   return {std::move(sink.rows), std::move(sink.note)};
 }
 
-TextRows parse_unlabelled(io::ByteView bytes, const std::string& name, TextForm form, const std::string& column) {
+TextRows parse_unlabeled(io::ByteView bytes, const std::string& name, TextForm form, const std::string& column) {
   const TextOptions options{.text_column = column};
   TextRows out;
   switch (form) {

@@ -26,7 +26,7 @@ bool is_ascii(std::string_view text) {
 }
 
 // fold() with its result for ASCII computed directly, and one apostrophe.
-std::string normalised(std::string_view text) {
+std::string normalized(std::string_view text) {
   std::string out;
   if (is_ascii(text)) {
     out = lower(text);
@@ -40,7 +40,7 @@ std::string normalised(std::string_view text) {
   return out;
 }
 
-// Calls f(word) for the words of a normalised text.
+// Calls f(word) for the words of a normalized text.
 template <class F>
 void for_words(std::string_view text, F&& f) {
   size_t begin = 0, at = 0;             // of the run that is open, and where we stand
@@ -86,7 +86,7 @@ class ListTokenizer : public Tokenizer {
       out.push_back(it == numbers_.end() ? kUnknown : it->second);
     };
     if (kind_ == TokenizerKind::word) {
-      for_words(normalised(text), add);
+      for_words(normalized(text), add);
       return out;
     }
     if (const auto at = utf8_fault(text)) fail(ErrorKind::data, "text", "not UTF-8: byte ", *at);
@@ -141,7 +141,7 @@ std::vector<std::string> word_list(const std::vector<std::string>& texts, const 
   std::vector<std::unordered_map<std::string, int64_t>> counts(static_cast<size_t>(parts));
   parallel_for(parts, [&](int64_t p) {
     for (auto i = static_cast<size_t>(p); i < texts.size(); i += static_cast<size_t>(parts)) {
-      for_words(normalised(texts[i]), [&](std::string_view w) { ++counts[static_cast<size_t>(p)][std::string(w)]; });
+      for_words(normalized(texts[i]), [&](std::string_view w) { ++counts[static_cast<size_t>(p)][std::string(w)]; });
     }
   });
   for (int64_t p = 1; p < parts; ++p) {
@@ -173,7 +173,7 @@ std::vector<std::string> parse_list(TokenizerKind kind, io::ByteView bytes, cons
   std::vector<std::string> list;
   for (const auto& token : j) {
     if (!token.is_string() || token.get_ref<const std::string&>().empty())
-      damaged("entry ", list.size(), " is no token");
+      damaged("entry ", list.size(), " is not a token");
     list.push_back(token.get<std::string>());
     if (kind == TokenizerKind::character) {
       size_t at = 0;
@@ -184,7 +184,7 @@ std::vector<std::string> parse_list(TokenizerKind kind, io::ByteView bytes, cons
   std::vector<std::string> sorted = list;
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  if (twice != sorted.end()) damaged("'", *twice, "' is there twice");
+  if (twice != sorted.end()) damaged("'", *twice, "' appears twice");
   return list;
 }
 
@@ -234,7 +234,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(TokenizerKind kind, io::ByteView
 
 std::vector<std::string> words(std::string_view text) {
   std::vector<std::string> out;
-  for_words(normalised(text), [&](std::string_view w) { out.emplace_back(w); });
+  for_words(normalized(text), [&](std::string_view w) { out.emplace_back(w); });
   return out;
 }
 

@@ -7,6 +7,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/usage.h"
+#include "freight/io/memory_need.h"
 #include "freight/io/torch_file.h"
 #include "freight/io/weights_file.h"
 
@@ -17,13 +18,13 @@ namespace {
 // Means and deviations of ImageNet's pixels, as torchvision's weights were trained with.
 const std::vector<float> kMean{0.485f, 0.456f, 0.406f}, kStd{0.229f, 0.224f, 0.225f};
 
-// The entry of a named model that is made for photographs, in colour; else null.
+// The entry of a named model that is made for photographs, in color; else null.
 const models::Entry* entry_of_photographs(const models::Model& model) {
   const auto& all = models::registry();
   const auto it = std::find_if(all.begin(), all.end(),
                                [&](const models::Entry& e) { return e.name == model.name && e.resize > 0; });
-  const bool colour = model.input.shape.rank() == 3 && model.input.shape[0] == 3;
-  return colour && it != all.end() ? &*it : nullptr;
+  const bool color = model.input.shape.rank() == 3 && model.input.shape[0] == 3;
+  return color && it != all.end() ? &*it : nullptr;
 }
 
 }  // namespace
@@ -92,10 +93,12 @@ void export_weights(const store::Bundle& bundle, const std::string& path) {
 }
 
 void export_weights(const std::string& in, const std::string& out) {
-  io::SafeTensors file = io::load_weights_file(in);
+  io::SafeTensors file = store::load_sealed(in);
   const bool model = file.metadata.contains("spec") || file.metadata.contains("learner");  // as store::to_file writes
-  if (model) return export_weights(store::load_net(in, "freight models convert"), out);
-  write_weights(std::move(file), out);
+  if (!model) return write_weights(std::move(file), out);
+  const store::Bundle bundle = io::reading(in, [&] { return store::from_file(file, in); });
+  store::need_net(bundle, in, "freight models convert");
+  export_weights(bundle, out);
 }
 
 }  // namespace freight::deploy

@@ -51,7 +51,7 @@ class Exporter {
     {
       const trace::Recording recording(tape);
       Tensor x = tape->input(input_name(), type);
-      if (options_.preprocessing) x = normalised(x);
+      if (options_.preprocessing) x = normalized(x);
       Tensor y = (*bundle_.model.net)(x);
       if (probabilities()) y = softmax(y, -1);
       tape->finish({tape->value_of(y)});
@@ -85,7 +85,7 @@ class Exporter {
  private:
   // pixels (N, C, H, W) -> (low + pixel / 255 (high - low) - mean) / std; the range is 0 to 1 but of scaled arrays;
   // with the factors that data::Transform multiplies with.
-  Tensor normalised(const Tensor& pixels) const {
+  Tensor normalized(const Tensor& pixels) const {
     const store::Preprocessing& p = bundle_.preprocessing;
     const int64_t channels = p.input[0];
     const data::ValueRange range = p.arrays.values == data::Values::scaled ? p.arrays.range : data::ValueRange{0, 1};

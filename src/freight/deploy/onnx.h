@@ -11,7 +11,7 @@ namespace freight::deploy {
 // Settings of export_onnx.
 struct OnnxOptions {
   bool softmax = true;         // probabilities; else logits. Without meaning for a model that regresses
-  bool preprocessing = false;  // of images: the file takes u8 pixels of the model's size instead of normalised floats
+  bool preprocessing = false;  // of images: the file takes u8 pixels of the model's size instead of normalized floats
 };
 
 // The written file: its inputs and outputs, and remarks.
@@ -24,7 +24,7 @@ struct OnnxSummary {
 
 // Writes `path` whole or not at all. A model of rows has the input "features", f32 (N, columns): numbers, words by
 // their numbers among the column's levels (-1: none of them), NaN for a missing cell. A net's: input of shape (N, ...):
-// "input" f32, normalised as training did; "pixels" u8 with `preprocessing`; "tokens" i32 (N, T) for texts, padded with
+// "input" f32, normalized as training did; "pixels" u8 with `preprocessing`; "tokens" i32 (N, T) for texts, padded with
 // 0, with T free where the net allows it, else the longest of the model's lengths. Output: "probabilities", "logits" or
 // "values". Throws Error(usage) for preprocessing of anything but images, and naming op and layer, or the learner,
 // where ONNX has no form of it; Error(capacity) for weights of 2 GiB.

@@ -47,7 +47,7 @@ class Predictor {
   // FLOPs of one sample, of a text of full length, before any plan is made. Nothing is run.
   double flops() const;
 
-  // Raw inputs as samples of the model. A file is an image (as io/image.h reads them; made grey or RGB, resized and cut
+  // Raw inputs as samples of the model. A file is an image (as io/image.h reads them; made gray or RGB, resized and cut
   // as evaluation does it): u8 (C, H, W), or f32 where the model was trained on another range; or an npy in the
   // model's input shape, taken as it is. A text is tokens i32 (T), cut off at the model's length. Throw Error(data)
   // that names the file, or `name`, for values that check_values refuses, too.
@@ -63,7 +63,7 @@ class Predictor {
   // A row of a table, its cells in the order of bundle().columns (store::places_of finds them by name): f64 (columns).
   Array sample_of_row(const std::vector<store::Cell>& cells, const std::string& name) const;
   // Throws Error(data) that begins with `name` where a sample of floats holds what no input is: NaN, infinity, numbers
-  // that overflow within a net (beyond 1e15 once normalised), or, of a model of pixels, numbers outside of 0 to 1.
+  // that overflow within a net (beyond 1e15 once normalized), or, of a model of pixels, numbers outside of 0 to 1.
   void check_values(const Array& sample, const std::string& name) const;
 
   // f32 (N, outputs) for samples as made above, in their order. Throws Error(data) for a sample of another shape or of

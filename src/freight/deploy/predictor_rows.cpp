@@ -7,6 +7,7 @@
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
+#include "freight/base/usage.h"
 #include "freight/deploy/predictor_internal.h"
 #include "freight/store/row_model.h"
 
@@ -63,11 +64,10 @@ struct RowState : Predictor::State {
 
 std::unique_ptr<Predictor::State> answer_by_rows(store::Bundle bundle, const PredictorOptions& options) {
   if (options.backend != "auto" && options.backend != "cpu") {
-    fail(ErrorKind::usage, "--device", "got ", options.backend, ": a model of ", bundle.learner, " runs on the CPU");
+    refuse_value("--device", options.backend, cat("a model of ", bundle.learner, " runs on the CPU"));
   }
   if (options.precision != "fp32") {
-    fail(ErrorKind::usage, "--precision", "got ", options.precision, ": a model of ", bundle.learner,
-         " computes in f64");
+    refuse_value("--precision", options.precision, cat("a model of ", bundle.learner, " computes in f64"));
   }
   return std::make_unique<RowState>(std::move(bundle), options);
 }

@@ -169,7 +169,7 @@ class Verifier {
     return *std::lower_bound(lengths.begin(), lengths.end(), tokens.numel());
   }
   // (value / 255 where u8 - mean) / std; axis 0 of the sample is the channel.
-  static Array normalised(const Array& raw, const store::Preprocessing& p) {
+  static Array normalized(const Array& raw, const store::Preprocessing& p) {
     Array x(DType::f32, raw.shape());
     const std::vector<double> from = raw.to_vector<double>();
     const int64_t plane = raw.shape()[0] == 0 ? 0 : raw.numel() / raw.shape()[0];
@@ -191,7 +191,7 @@ class Verifier {
       pad(raw, length, x.data<int32_t>());
       return x;
     }
-    const Array x = normalised(raw, p);
+    const Array x = normalized(raw, p);
     Shape shape = x.shape();
     shape.insert(0, 1);
     return x.reshaped(shape);

@@ -8,6 +8,7 @@
 
 #include "freight/base/error.h"
 #include "freight/io/codecs_internal.h"
+#include "freight/io/little_endian_internal.h"
 
 namespace freight::io {
 
@@ -23,13 +24,11 @@ struct Reader {
   }
   uint32_t le(size_t at, size_t size) const {
     if (at > bytes.size() || bytes.size() - at < size) bad("the header is cut off after ", bytes.size(), " bytes");
-    uint32_t v = 0;
-    for (size_t i = 0; i < size; ++i) v |= static_cast<uint32_t>(bytes[at + i]) << (8 * i);
-    return v;
+    return static_cast<uint32_t>(little_endian(bytes.subspan(at, size)));
   }
 };
 
-// One colour of a 16 or 32 bit pixel: the bits of a mask, scaled to 0..255.
+// One color of a 16 or 32 bit pixel: the bits of a mask, scaled to 0..255.
 struct Channel {
   uint32_t mask = 0;
   uint8_t of(uint32_t pixel) const {
@@ -41,10 +40,10 @@ struct Channel {
 };
 
 struct BmpHead {
-  size_t pixels = 0, palette = 0, colour_bytes = 4;  // offsets; bytes per palette entry
+  size_t pixels = 0, palette = 0, color_bytes = 4;  // offsets; bytes per palette entry
   int64_t rows = 0, columns = 0;
   bool top_down = false;
-  uint32_t bits = 0, colours = 0;
+  uint32_t bits = 0, colors = 0;
   Channel rgb[3], alpha;  // no mask: all is opaque
 };
 
@@ -57,13 +56,13 @@ BmpHead bmp_head(const Reader& r) {
     h.columns = r.le(18, 2);
     h.rows = r.le(20, 2);
     h.bits = r.le(24, 2);
-    h.colour_bytes = 3;
+    h.color_bytes = 3;
   } else if (size >= 40) {
     h.columns = static_cast<int32_t>(r.le(18, 4));
     h.rows = static_cast<int32_t>(r.le(22, 4));
     h.bits = r.le(28, 2);
     compression = r.le(30, 4);
-    h.colours = r.le(46, 4);
+    h.colors = r.le(46, 4);
     h.top_down = h.rows < 0;
     h.rows = std::abs(h.rows);
   } else {
@@ -87,7 +86,7 @@ BmpHead bmp_head(const Reader& r) {
   } else if (h.bits == 32) {
     for (size_t c = 0; c < 3; ++c) h.rgb[c].mask = 0xffu << (16 - 8 * c);
   }
-  if (h.bits <= 8 && h.colours == 0) h.colours = 1u << h.bits;
+  if (h.bits <= 8 && h.colors == 0) h.colors = 1u << h.bits;
   return h;
 }
 
@@ -156,9 +155,9 @@ Array decode_bmp(ByteView bytes, const std::string& name, ImageRoom& room) {
       const auto column = static_cast<size_t>(x);
       if (h.bits <= 8) {
         const size_t bit = column * h.bits;
-        const uint32_t colour = row[bit / 8] >> (8 - h.bits - bit % 8) & ((1u << h.bits) - 1);
-        if (colour >= h.colours) r.bad("color ", colour, " of a palette of ", h.colours);
-        const uint32_t bgr = r.le(h.palette + colour * h.colour_bytes, 3);
+        const uint32_t color = row[bit / 8] >> (8 - h.bits - bit % 8) & ((1u << h.bits) - 1);
+        if (color >= h.colors) r.bad("color ", color, " of a palette of ", h.colors);
+        const uint32_t bgr = r.le(h.palette + color * h.color_bytes, 3);
         for (int c = 0; c < 3; ++c) dst[c] = static_cast<uint8_t>(bgr >> (16 - 8 * c));
       } else if (h.bits == 24) {
         for (size_t c = 0; c < 3; ++c) dst[c] = row[3 * column + 2 - c];

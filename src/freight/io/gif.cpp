@@ -104,7 +104,7 @@ class GifFile {
   int64_t rows = 0, columns = 0;  // of the canvas
 
  private:
-  // Which colour is transparent stands in an extension before the frame.
+  // Which color is transparent stands in an extension before the frame.
   void extension() {
     int code = 0;
     GifByteType* block = nullptr;

@@ -24,14 +24,14 @@ namespace {
 // (H, W), (H, W, C) or (C, H, W) to (H, W, C), and any number type to u8.
 Array image_of_array(const Array& a, const std::string& name) {
   const Shape& s = a.shape();
-  const auto colour = [](int64_t c) { return c == 1 || c == 3; };
+  const auto color = [](int64_t c) { return c == 1 || c == 3; };
   Shape shape;
   bool planes_first = false;
   if (s.rank() == 2) {
     shape = {s[0], s[1], 1};
-  } else if (s.rank() == 3 && colour(s[2])) {
+  } else if (s.rank() == 3 && color(s[2])) {
     shape = s;
-  } else if (s.rank() == 3 && colour(s[0])) {
+  } else if (s.rank() == 3 && color(s[0])) {
     shape = {s[1], s[2], s[0]};
     planes_first = true;
   } else {

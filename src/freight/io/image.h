@@ -1,5 +1,5 @@
 // Images: PNG, JPEG, WebP, GIF (the first frame), TIFF (the first page), BMP, PPM and npy in, PNG out. An image is a u8
-// array (H, W, C) with C 1 (grey) or 3 (RGB). Grey stays grey; palettes expand; 16 bits become 8; transparency is
+// array (H, W, C) with C 1 (gray) or 3 (RGB). Gray stays gray; palettes expand; 16 bits become 8; transparency is
 // composited on white; CMYK becomes RGB. Images are turned as their EXIF data say, unless that is to be ignored. Faults
 // are Error(data) that names the file.
 #pragma once
@@ -15,7 +15,7 @@ namespace freight::io {
 
 // An image file as u8 (H, W, C). Throws Error(data) that names the path.
 Array load_image(const std::string& path, Orientation orientation = Orientation::exif);
-// Recognises the format by content. Npy images are (H, W), (H, W, C) or (C, H, W): integers 0..255 or floats 0..1.
+// Recognizes the format by content. Npy images are (H, W), (H, W, C) or (C, H, W): integers 0..255 or floats 0..1.
 Array decode_image(ByteView bytes, const std::string& name, Orientation orientation = Orientation::exif);
 
 // The part of an image that will be resampled: the pixels [y, y + rows) x [x, x + columns), and how many of them

@@ -1,6 +1,6 @@
 // JPEG through libjpeg-turbo, whole or a part of it, at full size or coarser. libjpeg reports errors by a callback that
 // must not return: it jumps back into the function of this file that called it, which holds no objects with
-// destructors. A file that ends early is an error here, not a grey patch.
+// destructors. A file that ends early is an error here, not a gray patch.
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
@@ -58,7 +58,7 @@ void count_scans(j_common_ptr info) {
   longjmp(d->jump, 1);
 }
 
-// Reads the header and chooses the output: grey, RGB, or CMYK where the file is CMYK or YCCK.
+// Reads the header and chooses the output: gray, RGB, or CMYK where the file is CMYK or YCCK.
 bool read_header(Decoder* d, const uint8_t* data, size_t size) {
   if (setjmp(d->jump)) return false;
   jpeg_create_decompress(&d->jpeg);
@@ -85,7 +85,7 @@ bool start(Decoder* d, JDIMENSION* x, JDIMENSION* columns) {
   return true;
 }
 
-// libjpeg-turbo gives the rows that share a row of colours together, two mostly.
+// libjpeg-turbo gives the rows that share a row of colors together, two mostly.
 constexpr JDIMENSION kRowsAtOnce = 4;
 
 // Decodes rows [y, y + rows) to `out`, row_bytes apart. What lies above is read, not transformed; what lies below too,
@@ -167,7 +167,7 @@ void decode_jpeg(ByteView bytes, const std::string& name, const ChooseRegion& ch
   d.jpeg.scale_num = n;
   d.jpeg.scale_denom = 8;
   const auto scaled = [&](int64_t v) { return v * n / 8; };
-  // Colours are interpolated between columns: beside the part, they need two more to be those of the whole image.
+  // Colors are interpolated between columns: beside the part, they need two more to be those of the whole image.
   constexpr int64_t kMargin = 2;
   const int64_t out_rows = (height * n + 7) / 8, out_columns = (width * n + 7) / 8;
   const int64_t y = scaled(part.y), rows = std::min(out_rows, scaled(part.y + part.rows) + 1) - y;

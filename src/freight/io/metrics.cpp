@@ -23,6 +23,7 @@
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/io/little_endian_internal.h"
 
 namespace freight::io {
 
@@ -42,9 +43,6 @@ auto values(M& m) {
                                {"step_s", &m.step_s}}};
 }
 
-void put_fixed(std::string& out, uint64_t v, int size) {
-  for (int i = 0; i < size; ++i) out += static_cast<char>(v >> (8 * i) & 0xff);
-}
 void put_varint(std::string& out, uint64_t v) {
   for (; v >= 0x80; v >>= 7) out += static_cast<char>((v & 0x7f) | 0x80);
   out += static_cast<char>(v);
@@ -57,7 +55,7 @@ void put_text(std::string& out, int field, std::string_view text) {
 std::string event_head(double time, int64_t step) {
   std::string out;
   put_varint(out, 1 << 3 | 1);
-  put_fixed(out, std::bit_cast<uint64_t>(time), 8);
+  put_little_endian(out, std::bit_cast<uint64_t>(time), 8);
   put_varint(out, 2 << 3 | 0);
   put_varint(out, static_cast<uint64_t>(step));
   return out;
@@ -66,7 +64,7 @@ std::string summary_value(std::string_view tag, double value) {
   std::string v;
   put_text(v, 1, tag);
   put_varint(v, 2 << 3 | 5);
-  put_fixed(v, std::bit_cast<uint32_t>(static_cast<float>(value)), 4);
+  put_little_endian(v, std::bit_cast<uint32_t>(static_cast<float>(value)), 4);
   std::string out;
   put_text(out, 1, v);
   return out;
@@ -247,11 +245,11 @@ uint32_t masked_crc32c(std::string_view bytes) { return std::rotr(crc32c(bytes),
 
 std::string event_record(std::string_view payload) {
   std::string length;
-  put_fixed(length, payload.size(), 8);
+  put_little_endian(length, payload.size(), 8);
   std::string out = length;
-  put_fixed(out, masked_crc32c(length), 4);
+  put_little_endian(out, masked_crc32c(length), 4);
   out += payload;
-  put_fixed(out, masked_crc32c(payload), 4);
+  put_little_endian(out, masked_crc32c(payload), 4);
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
 #include "freight/io/foreign_internal.h"
+#include "freight/io/little_endian_internal.h"
 #include "freight/io/memory_need.h"
 #include "freight/io/npy_internal.h"
 
@@ -170,8 +171,7 @@ Head parse_head(ByteView bytes, const std::string& name) {
   if (version < 1 || version > 3) fail(ErrorKind::data, name, "unknown npy version ", version, ", expected 1, 2 or 3");
   const size_t prefix = version == 1 ? 10 : 12;
   if (bytes.size() < prefix) fail(ErrorKind::data, name, "truncated npy file: ", bytes.size(), " bytes");
-  size_t header_size = bytes[8] | static_cast<size_t>(bytes[9]) << 8;
-  if (version > 1) header_size |= static_cast<size_t>(bytes[10]) << 16 | static_cast<size_t>(bytes[11]) << 24;
+  const size_t header_size = little_endian(bytes.subspan(8, prefix - 8));
   if (header_size > kMaxNpyHeader || header_size > bytes.size() - prefix) {
     fail(ErrorKind::data, name, "truncated or corrupt npy file: header of ", header_size, " bytes in a file of ",
          bytes.size());
@@ -249,7 +249,8 @@ std::string npy_header(DType dtype, const Shape& shape) {
   const size_t padded = (10 + dict.size() + 1 + 63) / 64 * 64 - 10;  // the elements start at a multiple of 64
   dict.resize(padded - 1, ' ');
   std::string out(kNpyMagic, 6);
-  out += {'\x01', '\x00', static_cast<char>(padded & 0xff), static_cast<char>(padded >> 8)};
+  put_little_endian(out, 1, 2);  // version 1.0
+  put_little_endian(out, padded, 2);
   return out + dict + "\n";
 }
 

@@ -6,6 +6,7 @@
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
+#include "freight/io/little_endian_internal.h"
 #include "freight/io/memory_need.h"
 #include "freight/io/pickle_internal.h"
 
@@ -82,12 +83,7 @@ class PickleMachine {
     at_ += size;
     return v;
   }
-  uint64_t take_word(int size) {
-    const ByteView v = take(static_cast<uint64_t>(size));
-    uint64_t out = 0;
-    for (int i = size - 1; i >= 0; --i) out = out << 8 | v[static_cast<size_t>(i)];
-    return out;
-  }
+  uint64_t take_word(int size) { return little_endian(take(static_cast<uint64_t>(size))); }
   std::string take_text(uint64_t size) {
     const ByteView v = take(size);
     return {v.begin(), v.end()};
@@ -119,8 +115,8 @@ class PickleMachine {
   void push_long(uint64_t size) {
     const ByteView v = take(size);
     if (size > 8) return push_text(PickleKind::large_integer, {v.begin(), v.end()});
-    uint64_t bits = size > 0 && v[size - 1] & 0x80 ? ~uint64_t{0} : 0;
-    for (size_t i = size; i-- > 0;) bits = bits << 8 | v[i];
+    uint64_t bits = little_endian(v);
+    if (size > 0 && size < 8 && v[size - 1] & 0x80) bits |= ~uint64_t{0} << (8 * size);  // the sign
     push_integer(static_cast<int64_t>(bits));
   }
   void push_decimal(std::string line) {
@@ -311,7 +307,7 @@ class PickleMachine {
       case 0x93: {
         const std::vector<PickleRef> names = pop_some(2);
         if (value(names[0]).kind != PickleKind::text || value(names[1]).kind != PickleKind::text) {
-          damaged("has a name that is no string at byte ", at_ - 1);
+          damaged("has a name that is not a string at byte ", at_ - 1);
         }
         push_global(value(names[0]).text + "." + value(names[1]).text);
         return true;

@@ -38,7 +38,7 @@ void png_warned(png_structp, png_const_charp) {}
 bool png_start(png_structp png, png_infop head, PngSource* s) {
   if (setjmp(png_jmpbuf(png))) return false;
   png_set_read_fn(png, s, png_read);
-  // Texts and colour profiles are not used, and a hundred of them, packed, take a GiB and seconds: they are passed
+  // Texts and color profiles are not used, and a hundred of them, packed, take a GiB and seconds: they are passed
   // over.
   static constexpr png_byte kUnused[] = "zTXt\0iTXt\0tEXt\0iCCP\0sPLT\0hIST\0pCAL\0sCAL\0eXIf";
   png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, kUnused, static_cast<int>(sizeof kUnused / 5));
@@ -67,10 +67,10 @@ void png_write(png_structp png, png_bytep data, size_t n) {
 bool png_emit(png_structp png, png_infop head, PngSink* sink, const Array* image, png_bytepp rows) {
   if (setjmp(png_jmpbuf(png))) return false;
   const Shape& s = image->shape();
-  const bool grey = s.rank() == 2 || s[2] == 1;
+  const bool gray = s.rank() == 2 || s[2] == 1;
   png_set_write_fn(png, sink, png_write, nullptr);
   png_set_IHDR(png, head, static_cast<png_uint_32>(s[1]), static_cast<png_uint_32>(s[0]), 8,
-               grey ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
+               gray ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
                PNG_FILTER_TYPE_DEFAULT);
   png_write_info(png, head);
   png_write_image(png, rows);
@@ -93,7 +93,7 @@ Array decode_png(ByteView bytes, const std::string& name, ImageRoom& room) {
   if (!h.head) fail(ErrorKind::runtime, name, "cannot start the PNG reader");
   if (!png_start(h.png, h.head, &source)) fail(ErrorKind::data, name, "bad PNG image: ", source.message);
   const int64_t height = png_get_image_height(h.png, h.head), width = png_get_image_width(h.png, h.head);
-  const int stored = png_get_channels(h.png, h.head);  // 1 grey, 2 grey + alpha, 3 RGB, 4 RGBA
+  const int stored = png_get_channels(h.png, h.head);  // 1 gray, 2 gray + alpha, 3 RGB, 4 RGBA
   const uint64_t row_bytes = png_get_rowbytes(h.png, h.head);
   check_image_size("PNG", name, height, width, bytes.size());
   // One stored bit is the least that a pixel of 8 to 32 bits comes from, before compression.

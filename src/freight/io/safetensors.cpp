@@ -13,6 +13,7 @@
 #include "freight/io/digest.h"
 #include "freight/io/foreign_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/io/little_endian_internal.h"
 #include "freight/io/memory_need.h"
 #include "freight/io/weights_file.h"
 
@@ -94,7 +95,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     return true;
   }
   bool number_integer(int64_t) override { return bad("negative number"); }
-  bool number_float(double, const std::string&) override { return bad("number that is no integer"); }
+  bool number_float(double, const std::string&) override { return bad("number that is not an integer"); }
   bool boolean(bool) override { return bad("unexpected boolean"); }
   // Some writers say of a file without metadata that they are null.
   bool null() override { return (depth_ == 1 && in_metadata_) || bad("unexpected null"); }
@@ -127,8 +128,7 @@ constexpr Named kTypes[] = {{"F32", {'f', 4}},  {"F64", {'f', 8}}, {"F16", {'f',
 
 uint64_t header_size_of(ByteView prefix, uint64_t file_size, const std::string& name) {
   if (file_size < 8) fail(ErrorKind::checkpoint, name, "truncated safetensors file: ", file_size, " bytes");
-  uint64_t n = 0;
-  for (size_t i = 8; i-- > 0;) n = n << 8 | prefix[i];
+  const uint64_t n = little_endian(prefix.first(8));
   if (n > kMaxSafetensorsHeader) {
     fail(ErrorKind::checkpoint, name, "not a safetensors file: header of ", n, " bytes, the limit is ",
          kMaxSafetensorsHeader);
@@ -279,7 +279,7 @@ Layout layout_of(const std::string& path, const SafeTensors& content) {
   if (header.size() > kMaxSafetensorsHeader)
     fail(ErrorKind::usage, path, "header of ", header.size(), " bytes is above the limit");
   Layout out;
-  for (size_t i = 0; i < 8; ++i) out.head += static_cast<char>(header.size() >> (8 * i) & 0xff);
+  put_little_endian(out.head, header.size(), 8);
   out.head += header;
   for (const size_t i : order) {
     const Array& a = content.tensors[i].second;

@@ -82,7 +82,7 @@ int tiff_failed(TIFF*, void* source, const char*, const char* format, va_list va
   return 1;
 }
 // Warnings are about tags that nobody reads here, but for data that end too early, of which libtiff makes up the rest,
-// and a palette that cannot be read, without which it takes the image for a grey one.
+// and a palette that cannot be read, without which it takes the image for a gray one.
 int tiff_warned(TIFF*, void* source, const char*, const char* format, va_list values) {
   char text[200];
   std::vsnprintf(text, sizeof text, format, values);
@@ -94,10 +94,10 @@ int tiff_warned(TIFF*, void* source, const char*, const char* format, va_list va
   return 1;
 }
 
-// Grey of 8 or 16 bits. libtiff cuts 16 bits off where it rounds those of colours, and forgets grey's transparency or
+// Gray of 8 or 16 bits. libtiff cuts 16 bits off where it rounds those of colors, and forgets gray's transparency or
 // does not multiply by it.
 template <class T>
-void put_grey(TIFFRGBAImage* image, uint32_t* to, uint32_t, uint32_t, uint32_t columns, uint32_t rows,
+void put_gray(TIFFRGBAImage* image, uint32_t* to, uint32_t, uint32_t, uint32_t columns, uint32_t rows,
               int32_t from_skip, int32_t to_skip, unsigned char* from) {
   constexpr uint32_t kMost = static_cast<T>(~T{0});
   const auto of_byte = [](T v) { return (static_cast<uint32_t>(v) * 255 + kMost / 2) / kMost; };
@@ -124,7 +124,7 @@ class TiffFile {
     if (!options_) no_memory_for(name);
     tiff().TIFFOpenOptionsSetErrorHandlerExtR(options_, tiff_failed, &source_);
     tiff().TIFFOpenOptionsSetWarningHandlerExtR(options_, tiff_warned, &source_);
-    // A strip of all rows in 16 bits and four colours, and what compression keeps beside it.
+    // A strip of all rows in 16 bits and four colors, and what compression keeps beside it.
     tiff().TIFFOpenOptionsSetMaxSingleMemAlloc(options_, kMaxPixels * 8 + (tmsize_t{64} << 20));
     // m: nothing is mapped.
     tiff_ = tiff().TIFFClientOpenExt(name.c_str(), "rm", &source_, tiff_read, tiff_write, tiff_seek, tiff_close,
@@ -159,16 +159,16 @@ class TiffFile {
     begun_ = true;
     // Rows and columns are wanted as they lie.
     image_.orientation = image_.req_orientation = ORIENTATION_TOPLEFT;
-    if (!grey() || !image_.isContig) return;
-    if (image_.bitspersample == 8) image_.put.contig = put_grey<uint8_t>;
-    if (image_.bitspersample == 16) image_.put.contig = put_grey<uint16_t>;
+    if (!gray() || !image_.isContig) return;
+    if (image_.bitspersample == 8) image_.put.contig = put_gray<uint8_t>;
+    if (image_.bitspersample == 16) image_.put.contig = put_gray<uint16_t>;
   }
   int64_t rows() const { return image_.height; }
   int64_t columns() const { return image_.width; }
-  bool grey() const {
+  bool gray() const {
     return image_.photometric == PHOTOMETRIC_MINISBLACK || image_.photometric == PHOTOMETRIC_MINISWHITE;
   }
-  // out: (rows, columns) of A, B, G, R from the highest byte on, colours times alpha.
+  // out: (rows, columns) of A, B, G, R from the highest byte on, colors times alpha.
   void read(uint32_t* out) {
     source_.message[0] = 0;
     const bool read = tiff().TIFFRGBAImageGet(&image_, out, image_.width, image_.height) != 0;
@@ -209,13 +209,13 @@ Array decode_tiff(ByteView bytes, const std::string& name, ImageRoom& room) {
   std::memset(raster.data(), 0, raster.size());
   auto* const packed = reinterpret_cast<uint32_t*>(raster.data());
   file.read(packed);
-  const int channels = file.grey() ? 1 : 3;
+  const int channels = file.gray() ? 1 : 3;
   Array out(DType::u8, {file.rows(), file.columns(), channels});
   auto* dst = out.data<uint8_t>();
   for (int64_t i = 0; i < pixels; ++i) {
     const uint32_t v = packed[i], white = 255 - TIFFGetA(v);
-    const uint32_t colours[] = {TIFFGetR(v), TIFFGetG(v), TIFFGetB(v)};
-    for (int c = 0; c < channels; ++c) *dst++ = static_cast<uint8_t>(std::min<uint32_t>(255, colours[c] + white));
+    const uint32_t colors[] = {TIFFGetR(v), TIFFGetG(v), TIFFGetB(v)};
+    for (int c = 0; c < channels; ++c) *dst++ = static_cast<uint8_t>(std::min<uint32_t>(255, colors[c] + white));
   }
   return out;
 }

@@ -13,6 +13,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
+#include "freight/io/little_endian_internal.h"
 #include "freight/io/memory_need.h"
 #include "freight/io/torch_internal.h"
 #include "freight/io/zip_internal.h"
@@ -154,12 +155,7 @@ class TorchStream {
     at_ += size;
     return v;
   }
-  uint64_t word(int size, const std::string& what) {
-    const ByteView v = take(static_cast<uint64_t>(size), what);
-    uint64_t out = 0;
-    for (int i = size - 1; i >= 0; --i) out = out << 8 | v[static_cast<size_t>(i)];
-    return out;
-  }
+  uint64_t word(int size, const std::string& what) { return little_endian(take(static_cast<uint64_t>(size), what)); }
   // The size in elements, then the elements.
   ByteView storage(size_t element, const std::string& what) {
     const uint64_t count = word(8, what);
@@ -223,7 +219,8 @@ std::map<std::string, ByteView> tar_members(ByteView bytes, const std::string& n
     const uint64_t size = octal(124, 11);
     at += kTarBlock;
     if (size > bytes.size() - at) bad_torch(name, "truncated tar archive: ", excerpt(path), " has ", size, " bytes");
-    if (head[156] != '0' && head[156] != 0) bad_torch(name, "refused: its member ", excerpt(path), " is no plain file");
+    if (head[156] != '0' && head[156] != 0)
+      bad_torch(name, "refused: its member ", excerpt(path), " is not a regular file");
     paths.push_back(path);
     all[path] = bytes.subspan(at, size);
     at += std::min((size + kTarBlock - 1) / kTarBlock * kTarBlock, bytes.size() - at);
@@ -331,7 +328,7 @@ class TorchArrays {
     SafeTensors out;
     std::set<std::string> names;
     for (const auto& [key, tensor] : content_.tensors) {
-      if (!names.insert(key).second) bad(key, "is there twice");
+      if (!names.insert(key).second) bad(key, "appears twice");
       out.tensors.emplace_back(key, array(key, tensor));
     }
     return out;

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "freight/base/error.h"
+#include "freight/io/little_endian_internal.h"
 #include "freight/io/torch_file.h"
 #include "freight/io/torch_internal.h"
 #include "freight/io/zip_internal.h"
@@ -32,7 +33,7 @@ class PickleWriter {
 
  private:
   PickleWriter& little(uint64_t v, int size) {
-    for (int i = 0; i < size; ++i) out_ += static_cast<char>(v >> (8 * i) & 0xff);
+    put_little_endian(out_, v, size);
     return *this;
   }
   std::string out_;

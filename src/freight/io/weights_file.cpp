@@ -9,6 +9,7 @@
 #include "freight/base/printable.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/io/little_endian_internal.h"
 #include "freight/io/memory_need.h"
 #include "freight/io/torch_file.h"
 
@@ -19,9 +20,7 @@ namespace {
 // Damaged ones too: their reader says what is wrong.
 bool is_safetensors(ByteView bytes) {
   if (bytes.size() < 9 || bytes[8] != '{') return false;
-  uint64_t header = 0;
-  for (size_t i = 8; i-- > 0;) header = header << 8 | bytes[i];
-  return header <= kMaxSafetensorsHeader;
+  return little_endian(bytes.first(8)) <= kMaxSafetensorsHeader;
 }
 
 bool is_json_object(ByteView bytes) {

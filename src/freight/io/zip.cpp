@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "freight/io/little_endian_internal.h"
 #include "freight/io/zip_internal.h"
 
 namespace freight::io {
@@ -11,33 +12,24 @@ constexpr uint32_t kLocalMark = 0x04034b50, kCentralMark = 0x02014b50, kEndMark 
 constexpr uint32_t kMax32 = 0xffffffffu;
 constexpr size_t kLocalSize = 30;  // of a local header without name and extra field
 
-void put_word(std::string& out, uint64_t value, int size) {
-  for (int i = 0; i < size; ++i) out += static_cast<char>(value >> (8 * i) & 0xff);
-}
-
 // The fields that local header and directory entry share, from "version needed" to "extra size".
 void put_common(std::string& out, uint32_t crc, uint64_t size, size_t name_size, size_t extra_size) {
-  put_word(out, 20, 2);    // version needed: 2.0
-  put_word(out, 0, 2);     // flags
-  put_word(out, 0, 2);     // method: stored
-  put_word(out, 0, 2);     // time
-  put_word(out, 0x21, 2);  // date: 1980-01-01, so that equal members give equal files
-  put_word(out, crc, 4);
-  put_word(out, size, 4);  // packed
-  put_word(out, size, 4);  // unpacked
-  put_word(out, name_size, 2);
-  put_word(out, extra_size, 2);
+  put_little_endian(out, 20, 2);    // version needed: 2.0
+  put_little_endian(out, 0, 2);     // flags
+  put_little_endian(out, 0, 2);     // method: stored
+  put_little_endian(out, 0, 2);     // time
+  put_little_endian(out, 0x21, 2);  // date: 1980-01-01, so that equal members give equal files
+  put_little_endian(out, crc, 4);
+  put_little_endian(out, size, 4);  // packed
+  put_little_endian(out, size, 4);  // unpacked
+  put_little_endian(out, name_size, 2);
+  put_little_endian(out, extra_size, 2);
 }
 }  // namespace
 
 bool is_zip(ByteView bytes) { return bytes.size() >= 4 && std::memcmp(bytes.data(), "PK\x03\x04", 4) == 0; }
 
-uint64_t ZipArchive::word(uint64_t at, int size) const {
-  const ByteView v = range(at, static_cast<uint64_t>(size));
-  uint64_t out = 0;
-  for (int i = size - 1; i >= 0; --i) out = out << 8 | v[static_cast<size_t>(i)];
-  return out;
-}
+uint64_t ZipArchive::word(uint64_t at, int size) const { return little_endian(range(at, static_cast<uint64_t>(size))); }
 
 ByteView ZipArchive::range(uint64_t at, uint64_t size) const {
   if (at > bytes_.size() || size > bytes_.size() - at) {
@@ -149,22 +141,22 @@ void ZipWriter::add(const std::string& name, ByteView content) {
   if (extra > 0 && extra < 4) extra += alignment_;
   const uint32_t crc = crc32(content);
   std::string local;
-  put_word(local, kLocalMark, 4);
+  put_little_endian(local, kLocalMark, 4);
   put_common(local, crc, content.size(), name.size(), extra);
   local += name;
   if (extra > 0) {
     local += "FB";  // PyTorch's mark of padding
-    put_word(local, extra - 4, 2);
+    put_little_endian(local, extra - 4, 2);
     local.append(extra - 4, 'Z');
   }
   file_.write(local);
   file_.write(content);
-  put_word(directory_, kCentralMark, 4);
-  put_word(directory_, 20, 2);  // version made by
+  put_little_endian(directory_, kCentralMark, 4);
+  put_little_endian(directory_, 20, 2);  // version made by
   put_common(directory_, crc, content.size(), name.size(), 0);
-  put_word(directory_, 0, 6);  // comment, disk, internal attributes
-  put_word(directory_, 0, 4);  // external attributes
-  put_word(directory_, offset_, 4);
+  put_little_endian(directory_, 0, 6);  // comment, disk, internal attributes
+  put_little_endian(directory_, 0, 4);  // external attributes
+  put_little_endian(directory_, offset_, 4);
   directory_ += name;
   offset_ += local.size() + content.size();
   ++count_;
@@ -172,13 +164,13 @@ void ZipWriter::add(const std::string& name, ByteView content) {
 
 void ZipWriter::finish() {
   std::string end;
-  put_word(end, kEndMark, 4);
-  put_word(end, 0, 4);  // disks
-  put_word(end, count_, 2);
-  put_word(end, count_, 2);
-  put_word(end, directory_.size(), 4);
-  put_word(end, offset_, 4);
-  put_word(end, 0, 2);  // comment
+  put_little_endian(end, kEndMark, 4);
+  put_little_endian(end, 0, 4);  // disks
+  put_little_endian(end, count_, 2);
+  put_little_endian(end, count_, 2);
+  put_little_endian(end, directory_.size(), 4);
+  put_little_endian(end, offset_, 4);
+  put_little_endian(end, 0, 2);  // comment
   file_.write(directory_);
   file_.write(end);
 }

@@ -11,7 +11,7 @@
 namespace freight {
 
 uint64_t hash_combine(uint64_t seed, uint64_t value) {
-  // The finaliser of splitmix64 over the sum.
+  // The finalizer of splitmix64 over the sum.
   uint64_t z = seed * 0x9E3779B97F4A7C15ull + value + 0x9E3779B97F4A7C15ull;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;

@@ -207,7 +207,7 @@ struct CrossEntropyAttrs {
   double label_smoothing = 0;
   FREIGHT_FIELDS(label_smoothing)
 };
-// batch, layer and group norm. layer_norm normalises the last `axes` axes; group_norm uses `groups`.
+// batch, layer and group norm. layer_norm normalizes the last `axes` axes; group_norm uses `groups`.
 struct NormAttrs {
   double eps = 1e-5;
   int64_t axes = 1, groups = 1;

@@ -32,12 +32,12 @@ Ex affine_channels(Ex x, Value scale, Value shift) {
 }
 
 // (x - mean) / sqrt(var + eps) over `axes`, with the biased variance.
-Ex normalise(Ex x, const Shape& axes, double eps) {
+Ex normalize(Ex x, const Shape& axes, double eps) {
   const Ex mean = mean_over(x, axes);
-  const Ex centred = x - expand(mean, x.shape());
-  const Ex variance = mean_over(apply(Op::square, centred), axes);
+  const Ex centered = x - expand(mean, x.shape());
+  const Ex variance = mean_over(apply(Op::square, centered), axes);
   const Ex scale = apply(Op::rsqrt, variance + eps);
-  return centred * expand(scale, x.shape());
+  return centered * expand(scale, x.shape());
 }
 
 }  // namespace
@@ -61,9 +61,9 @@ Values log_softmax(Builder& b, const Node& n, const Values& in) {
   const DType t = b.type(in[0]).dtype;
   const Ex x{&b, b.cast(in[0], wide(t))};
   const Ex row_max{&b, b.reduce_max(x.v, axes)};
-  const Ex centred = x - expand(row_max, x.shape());
-  const Ex log_sum = apply(Op::log, sum(apply(Op::exp, centred), axes));
-  const Ex y = centred - expand(log_sum, x.shape());
+  const Ex centered = x - expand(row_max, x.shape());
+  const Ex log_sum = apply(Op::log, sum(apply(Op::exp, centered), axes));
+  const Ex y = centered - expand(log_sum, x.shape());
   return {b.cast(y.v, t)};
 }
 
@@ -89,7 +89,7 @@ Values cross_entropy(Builder& b, const Node& n, const Values& in) {
   return {b.reshape((-sum(terms, {1})).v, {x.shape[0]})};
 }
 
-// The moments of each channel, over batch and space, in one pass about the mean of the images' centres: as that differs
+// The moments of each channel, over batch and space, in one pass about the mean of the images' centers: as that differs
 // from the mean of all by about 1 / N of the variance, nearly nothing is lost in the difference of moments, however far
 // the mean is from zero.
 Values moments(Builder& b, const Node&, const Values& in) {
@@ -100,15 +100,15 @@ Values moments(Builder& b, const Node&, const Values& in) {
     start.push_back(i < 2 ? 0 : limit[i] / 2);
     if (i >= 2) limit[i] = start[i] + 1;
   }
-  const Ex centres{&b, b.slice(x.v, start, limit, Shape::filled(limit.rank(), 1))};
-  const Ex origin = mean_over(centres, {0});  // (1, C, 1, ...)
+  const Ex centers{&b, b.slice(x.v, start, limit, Shape::filled(limit.rank(), 1))};
+  const Ex origin = mean_over(centers, {0});  // (1, C, 1, ...)
   const Ex offset_x = x - expand(origin, x.shape());
   const Ex offset = mean_over(offset_x, axes), mean = origin + offset;
   const Ex variance = apply(Op::relu, mean_over(apply(Op::square, offset_x), axes) - apply(Op::square, offset));
   return {mean.v, variance.v};
 }
 
-// Ioffe & Szegedy 2015: normalise each channel over batch and space; gives y, batch mean, biased batch variance.
+// Ioffe & Szegedy 2015: normalize each channel over batch and space; gives y, batch mean, biased batch variance.
 // y = x a + b with a = scale / sqrt(var + eps), b = shift - mean a, both per channel: one multiply-add per element.
 Values batch_norm(Builder& b, const Node& n, const Values& in) {
   const DType t = b.type(in[0]).dtype, s = b.type(in[1]).dtype;
@@ -129,7 +129,7 @@ Values batch_norm_inference(Builder& b, const Node& n, const Values& in) {
   return {b.cast(affine_channels(x, scale.v, shift.v).v, t)};
 }
 
-// Ba et al. 2016: normalise each sample over its last axes.
+// Ba et al. 2016: normalize each sample over its last axes.
 Values layer_norm(Builder& b, const Node& n, const Values& in) {
   const auto& a = attrs<NormAttrs>(n);
   const DType t = b.type(in[0]).dtype;
@@ -144,11 +144,11 @@ Values layer_norm(Builder& b, const Node& n, const Values& in) {
     }
   }
   const auto expand = [&](Value v) { return Ex{&b, b.broadcast(b.reshape(b.cast(v, x.type().dtype), tail), full)}; };
-  const Ex y = normalise(x, axes, a.eps) * expand(in[1]) + expand(in[2]);
+  const Ex y = normalize(x, axes, a.eps) * expand(in[1]) + expand(in[2]);
   return {b.cast(y.v, t)};
 }
 
-// Wu & He 2018: normalise groups of channels per sample.
+// Wu & He 2018: normalize groups of channels per sample.
 Values group_norm(Builder& b, const Node& n, const Values& in) {
   const auto& a = attrs<NormAttrs>(n);
   const Type type = b.type(in[0]);  // (N, C, ...)
@@ -157,7 +157,7 @@ Values group_norm(Builder& b, const Node& n, const Values& in) {
   Shape axes;
   for (int i = 2; i < grouped.rank(); ++i) axes.push_back(i);
   const Ex x{&b, b.cast(b.reshape(in[0], grouped), wide(type.dtype))};
-  const Ex flat{&b, b.reshape(normalise(x, axes, a.eps).v, type.shape)};
+  const Ex flat{&b, b.reshape(normalize(x, axes, a.eps).v, type.shape)};
   return {b.cast(affine_channels(flat, in[1], in[2]).v, type.dtype)};
 }
 

@@ -94,7 +94,7 @@ bool splat_value(const Graph& graph, Value v, double& value);
 std::string print(const Graph& graph);
 // Throws Error(data) naming `source` and the line.
 Graph parse(const std::string& text, const std::string& source = "graph");
-// Re-infers every node and checks all references; throws Error(runtime) that shows the fault's neighbourhood.
+// Re-infers every node and checks all references; throws Error(runtime) that shows the fault's neighborhood.
 void verify(const Graph& graph, const char* after = "");
 
 // Copies a graph node by node while a pass changes some of them; keeps the map from old to new values.

@@ -52,7 +52,7 @@ void print_into(std::string& out, const Graph& graph, const std::string& indent)
 }
 
 // The nodes around number `at`, for the verifier's message.
-std::string neighbourhood(const Graph& graph, size_t at) {
+std::string neighborhood(const Graph& graph, size_t at) {
   std::string out;
   for (size_t i = at > 4 ? at - 4 : 0; i < std::min(graph.nodes.size(), at + 3); ++i) {
     out += i == at ? "> " : "  ";
@@ -73,7 +73,7 @@ void verify(const Graph& graph, const char* after) {
   size_t at = 0;
   const auto bad = [&](const auto&... parts) {
     fail(ErrorKind::runtime, "verify", cat(parts...), *after ? cat(" after pass ", after) : "", " near\n",
-         neighbourhood(graph, at));
+         neighborhood(graph, at));
   };
   int32_t defined = 0;
   for (; at < graph.nodes.size(); ++at) {

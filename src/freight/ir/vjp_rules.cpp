@@ -251,7 +251,7 @@ void cross_entropy(VjpContext& c) {
   }
 }
 
-// Backward of a normalisation over n elements, xhat = (x - mean) r and h = g * scale:
+// Backward of a normalization over n elements, xhat = (x - mean) r and h = g * scale:
 // dx = r (h - mean(h) - xhat mean(h xhat)); batch norm adds the paths through the returned mean and variance.
 
 // Inputs x (N, C, ...), scale (C), shift (C); results y, batch mean (C), biased batch variance (C).
@@ -274,9 +274,9 @@ void batch_norm(VjpContext& c) {
   const Ex mean = channel(c.node.out(1)), variance = channel(c.node.out(2)), scale = channel(c.node.in(1));
   const Ex rstd = apply(Op::rsqrt, variance + attrs<NormAttrs>(c.node).eps);
   // Not x - mean: that would be the forward pass's value, kept in memory all the way here.
-  const Ex centred = x + expand(-mean, shape);
-  const Ex sum_g{&b, b.sum(g.v, axes)};                           // = dshift
-  const Ex sum_gx = Ex{&b, b.sum((g * centred).v, axes)} * rstd;  // = dscale
+  const Ex centered = x + expand(-mean, shape);
+  const Ex sum_g{&b, b.sum(g.v, axes)};                            // = dshift
+  const Ex sum_gx = Ex{&b, b.sum((g * centered).v, axes)} * rstd;  // = dscale
   const DType parameter = c.in(1).type().dtype;
   const Shape flat{shape[1]};
   if (c.needs(1)) c.set(1, b.cast(b.reshape(sum_gx.v, flat), parameter));
@@ -286,7 +286,7 @@ void batch_norm(VjpContext& c) {
   const Ex u = rstd * sum_gx * (-1.0 / n), v = sum_g * (-1.0 / n) - mean * u;
   Ex dx = expand(scale * rstd, shape) * (g + (x * expand(u, shape) + expand(v, shape)));
   if (c.has_g(1)) dx = dx + expand(channel(c.g(1).v) * (1.0 / n), shape);
-  if (c.has_g(2)) dx = dx + centred * expand(channel(c.g(2).v) * (2.0 / n), shape);
+  if (c.has_g(2)) dx = dx + centered * expand(channel(c.g(2).v) * (2.0 / n), shape);
   c.set(0, b.cast(dx.v, type.dtype));
 }
 
@@ -307,9 +307,9 @@ void layer_norm(VjpContext& c) {
     }
   }
   const Ex x{&b, b.cast(c.node.in(0), t)}, g{&b, b.cast(c.g().v, t)};
-  const Ex centred = x - expand(mean_over(x, inner), shape);
-  const Ex rstd = apply(Op::rsqrt, mean_over(apply(Op::square, centred), inner) + a.eps);
-  const Ex xhat = centred * expand(rstd, shape);
+  const Ex centered = x - expand(mean_over(x, inner), shape);
+  const Ex rstd = apply(Op::rsqrt, mean_over(apply(Op::square, centered), inner) + a.eps);
+  const Ex xhat = centered * expand(rstd, shape);
   const DType parameter = c.in(1).type().dtype;
   const Shape flat = c.in(1).shape();
   if (c.needs(1)) c.set(1, b.cast(b.reshape(b.sum((g * xhat).v, outer), flat), parameter));

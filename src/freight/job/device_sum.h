@@ -1,8 +1,7 @@
-// The sum of gradients on devices: GradientSum whose summands stay in the memory of the devices that made them. Ranks
-// add by base/device_collectives.h (NCCL): within the plan of the last part (plan_sum.h), or behind it. Where the sum
-// must have the same bits on any number of ranks they only gather, and every device adds in the order of
-// comm/tree_sum.h. Whatever is enqueued here takes its turn behind the plan that made the summands and in front of the
-// one that reads them.
+// The gradient all-reduce on devices: a GradientSum whose summands stay in the memory of the devices that computed
+// them. Ranks add by base/device_collectives.h (NCCL), within the plan of the last part (plan_sum.h) or after it. Where
+// the sum must be bitwise the same on any number of ranks, ranks only gather, and every device adds in the order of
+// comm/tree_sum.h. Work is enqueued here after the plan that computes the summands and before the one that reads them.
 #pragma once
 #include <memory>
 #include <vector>
@@ -13,7 +12,7 @@ namespace freight::job {
 
 class DeviceSum final : public GradientSum {
  public:
-  // The ranks have devices(), which outlive it.
+  // The ranks must have devices(), which outlive this object.
   DeviceSum(const std::vector<Variable>& summands, const GradientSumOptions& options);
   ~DeviceSum() override;
 

@@ -1,10 +1,10 @@
-// The sum of a step's gradients over the parts of its batch: those that this rank computes one after the other or side
-// by side, and those of the other ranks. Host memory (host_sum.h) and devices (device_sum.h) have an implementation
-// each; the step (train/part_step.h) knows this interface alone.
+// The sum of a step's gradients over the parts of its batch: the parts that this rank computes, one after the other or
+// side by side, and those of the other ranks. Host memory (host_sum.h) and devices (device_sum.h) each have an
+// implementation; the step (train/part_step.h) knows only this interface.
 //
-// The sum over parts is added in the tree of comm/tree_sum.h, and so is the sum over ranks in host memory. Where it is
-// to be exact (Sharding::exact), both together are one tree over all parts, so that it has the same bits whichever
-// ranks computed them.
+// Parts are added in the tree of comm/tree_sum.h, and so are the ranks' sums in host memory. Where the sum is to be
+// exact (Sharding::exact), both form one tree over all parts, so that it is bitwise the same whichever ranks computed
+// them.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -20,54 +20,54 @@
 
 namespace freight::job {
 
-// The collectives of a part's run (begin_part) get each summand when it is ready; summands that a plan does not hand
-// over are taken when the part ends.
+// The collectives of a part's run (begin_part) receive each summand when it is ready. Summands that a plan does not
+// pass to them are taken when the part ends.
 class GradientSum {
  public:
   virtual ~GradientSum() = default;
-  // A step begins. The parts of this rank follow in order: begin_part(), a run, end_part(); or skip_part().
+  // Begins a step. This rank's parts follow in order: begin_part(), a run and end_part(), or else skip_part().
   virtual void start() = 0;
-  // The collectives of the part's run; null where it only leaves its gradients in the summands.
+  // Returns the collectives for the part's run; null if the run only writes its gradients to the summands.
   virtual Collectives* begin_part(int64_t number) = 0;
-  // The summands are those of the part.
+  // Takes the summands, which now have the part's gradients.
   virtual void end_part(int64_t number) = 0;
-  // The part has no samples: its gradients are zeros. `order` has the sums within the plans of other ranks' parts,
-  // which wait for this rank.
+  // Adds zeros for a part without samples. `order` lists the sums that other ranks make within the plans of their
+  // parts, in which this rank must take part.
   virtual void skip_part(int64_t number, const SumOrder& order) = 0;
-  // After all parts: the summands become the sums over all parts of all ranks, when it returns or in the order of the
-  // device. Throws Error(peer_lost).
+  // Is called after all parts. The summands become the sums over all parts of all ranks: when it returns, or, on a
+  // device, in the order of its queue. Throws Error(peer_lost).
   virtual void finish() = 0;
 
-  // The sums over ranks of the last step, in seconds from start() on; empty where only the device knows.
+  // The times of the last step's sums over ranks, in seconds since start(); empty if only the device knows them.
   virtual std::span<const SumTime> sum_times() const { return {}; }
-  // The next step makes its sums beside the last part, as far as the host does.
+  // True if the next step overlaps its sums with the last part, where the host makes them.
   virtual bool beside() const { return false; }
 };
 
 struct GradientSumOptions {
   Sharding sharding;
   CompileOptions compile;  // of the parts
-  // The plan of this rank's first part, by whose order rank 0 says when summands are ready; null where it has no
-  // samples.
+  // The plan of this rank's first part, from which rank 0 takes the order in which summands become ready; null if the
+  // part has no samples.
   std::function<std::shared_ptr<const Plan>()> first_plan;
 };
-// The summands are f32: gradients and what else the parts of a step add up to. All ranks have the same.
+// The summands are f32: gradients and whatever else a step adds over its parts. All ranks have the same ones.
 std::unique_ptr<GradientSum> make_gradient_sum(const std::vector<Variable>& summands,
                                                const GradientSumOptions& options);
-// The bytes that an object for summands of so many bytes keeps besides the variables and the arenas of plans.
+// The memory that a GradientSum for summands of `bytes` needs in addition to the variables and the plans' arenas.
 size_t kept_bytes(size_t bytes, const Sharding& sharding);
 
-// Devices sum among themselves while the plan of a rank's last part runs.
+// True if devices add among themselves while the plan of a rank's last part runs.
 bool sums_within_plan(const Sharding& sharding);
-// The parts of a rank run side by side, since they exchange statistics in host memory (shared_statistics).
+// True if the parts of a rank run side by side, because they exchange statistics in host memory (shared_statistics).
 bool side_by_side(const Sharding& sharding);
 
-// Summands in the order in which rank 0's plan makes them, the same on all ranks, and cut into pieces. What the plan
-// does not sum comes last, and keeps no piece waiting but the last one.
+// Summands in the order in which rank 0's plan computes them, the same on all ranks, and cut into pieces. Summands that
+// the plan does not pass on come last, so that only the last piece waits for them.
 struct SumPieces {
   std::vector<Variable> summands;
-  std::vector<size_t> numbers;  // of these, as they were given
-  std::vector<size_t> ends;     // each piece ends in front of the summand at this place
+  std::vector<size_t> numbers;  // the index that each had in the given order
+  std::vector<size_t> ends;     // each piece ends before the summand at this index
 };
 SumPieces pieces_of(const std::vector<Variable>& summands, const Plan* plan, Ranks& ranks);
 

@@ -1,7 +1,7 @@
-// The sum of gradients in host memory: GradientSum over comm/comm.h, whose ranks meet in shared memory or by Gloo. The
-// summands lie behind each other in one block, so that a block is what travels. The parts of a rank are added while it
-// computes them, in the tree of comm/tree_sum.h. The sums over ranks are made behind the last part, or beside it where
-// that pays (rank_sum.h), which the first steps decide.
+// The gradient all-reduce in host memory: a GradientSum over comm/comm.h, by shared memory or Gloo. The summands are
+// contiguous in one block, which is what ranks exchange. The parts of a rank are added as it computes them, in the tree
+// of comm/tree_sum.h. The sums over ranks are made after the last part, or overlapped with it where that pays
+// (rank_sum.h); the first steps measure which.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -31,9 +31,9 @@ class HostSum final : public GradientSum, public Collectives {
 
   // If the parts of a rank run side by side, each has a block of its own, as large as this one.
   const Array& block() const { return block_; }
-  // Says of each of this rank's parts, in order, whether it runs: the others have no samples.
+  // Sets which of this rank's parts run, in order; the others have no samples.
   void run_side_by_side(std::vector<bool> running) { running_ = std::move(running); }
-  // Takes a part's block, or zeros for null, in place of begin_part() and end_part().
+  // Adds a part's block, or zeros if it is null. Replaces begin_part() and end_part().
   void put_part(int64_t number, const float* block);
   // Sums over the parts that run side by side, and over the ranks.
   bool sum_within(std::span<void* const> parts, const Type& type) override;
@@ -53,10 +53,10 @@ class HostSum final : public GradientSum, public Collectives {
 
   Sharding sharding_;
   ShardAssignment deal_;
-  bool own_memory_;      // of the device that computes
+  bool own_memory_;      // the device that computes has memory of its own
   bool in_tree_;         // the sum of this rank's parts is a branch of the tree over all
-  bool overlaps_;        // sums over ranks may be made beside the last part
-  bool beside_ = false;  // they are
+  bool overlaps_;        // sums over ranks may overlap with the last part
+  bool beside_ = false;  // the next step overlaps them
   bool within_last_ = false;
   int64_t steps_ = 0;
   std::vector<Variable> summands_;
@@ -65,13 +65,13 @@ class HostSum final : public GradientSum, public Collectives {
   // part at a time. The last part stays in the block.
   std::vector<Array> kept_;
   std::vector<int64_t> counts_;
-  Array slots_, all_slots_;         // of this rank's parts, and of all, where they meet in no tree over the ranks' own
-  std::unique_ptr<RankSum> ranks_;  // null where this rank's sum is all, or where slots are gathered
+  Array slots_, all_slots_;         // this rank's parts, and all parts, if the tree does not align with the ranks
+  std::unique_ptr<RankSum> ranks_;  // null if there is one rank, or if slots are gathered
   std::chrono::steady_clock::time_point begun_;
   double before_last_ = 0;  // seconds from start() to the last part
   std::vector<SumTime> sum_times_;
   std::vector<bool> running_;
-  std::vector<double> total_, mine_, all_;  // memory of sums within, of any type
+  std::vector<double> total_, mine_, all_;  // buffers of sums within plans, for any type
 };
 
 }  // namespace freight::job

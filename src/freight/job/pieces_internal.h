@@ -1,5 +1,5 @@
-// PieceOrder: which pieces of a step's summands are complete. Pieces travel in order, so that all ranks sum the same
-// ones together.
+// PieceOrder tracks which pieces of a step's summands are complete. Pieces are summed in order, so that all ranks sum
+// the same piece at the same time.
 #pragma once
 #include <cstddef>
 #include <utility>
@@ -9,7 +9,7 @@ namespace freight::job {
 
 class PieceOrder {
  public:
-  // Each piece ends in front of the summand of that number. Between steps.
+  // Sets the pieces: each ends before the summand with that index. Is called between steps.
   void cut(std::vector<size_t> ends) { ends_ = std::move(ends); }
   size_t count() const { return ends_.size(); }
   size_t begin_of(size_t piece) const { return piece == 0 ? 0 : ends_[piece - 1]; }
@@ -26,7 +26,7 @@ class PieceOrder {
     complete_ = 0;
   }
   bool is_ready(size_t summand) const { return ready_[summand]; }
-  // True where more pieces are complete by it.
+  // Marks a summand as ready. True if that completes at least one more piece.
   bool mark(size_t summand) {
     ready_[summand] = true;
     --missing_[piece_of_[summand]];
@@ -34,7 +34,7 @@ class PieceOrder {
     while (complete_ < missing_.size() && missing_[complete_] == 0) ++complete_;
     return complete_ > before;
   }
-  // The first so many pieces, of which nothing is missing.
+  // The number of complete pieces, counted from the first.
   size_t complete() const { return complete_; }
 
  private:

@@ -1,7 +1,7 @@
-// Sums over ranks that devices make within the step which computes the summands: the plan hands each over when it is
-// made, and pieces of them, the same on all ranks, travel beside the steps of the backward half, as part of the
-// recording where the step is one. Sums that the plan reads itself (statistics of BatchNorm over the whole batch) are
-// made where they stand. How pieces are cut is passes/pieces.h.
+// The all-reduce that devices run within the step that computes the summands. The plan passes each summand on when it
+// is computed, and pieces of them, the same on all ranks, are summed while the backward pass continues; if the step is
+// a CUDA graph, the sums are part of it. Sums that the plan itself reads (BatchNorm statistics of the whole batch) are
+// made at their place in the plan. passes/pieces.h cuts the pieces.
 #pragma once
 #include <functional>
 #include <span>
@@ -18,34 +18,34 @@ namespace freight::job {
 
 class PlanSum final : public Collectives {
  public:
-  // A step as a rank is about to run it.
+  // A rank's description of the step that it is about to run.
   struct Intention {
     bool recordable;
-    int64_t kept;  // number of the recording that it has; 0: none
+    int64_t kept;  // the number of the recording (CUDA graph) that it has; 0: none
     uint64_t hash, hash_within;
   };
-  // Everybody's, by rank.
+  // Returns the intentions of all ranks, by rank.
   using Gather = std::function<std::vector<Intention>(const Intention&)>;
   // `devices` outlives it.
   PlanSum(DeviceCollectives& devices, Gather gather) : devices_(devices), gather_(std::move(gather)) {}
 
-  // The summands, f32, in the order in which plans make them; each piece ends in front of the one of that number. The
-  // same on all ranks. Unless it is called there are sums within the plan alone.
+  // Sets the summands, f32, in the order in which plans compute them, and the pieces: each ends before the summand with
+  // that index. Both are the same on all ranks. Without this call only sums that the plan itself reads are made.
   void lay(std::vector<Variable> summands, std::vector<size_t> ends);
-  // `prepare` makes of each, by its number, what this rank brings to the sum, in the kernels' queue.
+  // `prepare` computes this rank's contribution to the sum of a summand, given by its index, in the kernels' queue.
   void prepare_by(std::function<void(size_t summand)> prepare) { prepare_ = std::move(prepare); }
-  // True where a run leaves the summands summed.
+  // True if the summands are sums over all ranks when a run has ended.
   bool sums_all() const { return pieces_.count() > 0; }
 
-  // In the place of a run, of a rank that computes nothing in this step: its summands are zeros by now, and so is what
-  // it brings to the sums within the others' plans, which are those of `order`.
+  // Replaces the run of a rank that computes nothing in this step. Its summands must be zeros already; it contributes
+  // zeros to the sums within the other ranks' plans, which `order` lists.
   void run_empty(const SumOrder& order);
 
   DeviceMemory* memory() const override { return devices_.memory().get(); }
-  // A run is recorded where all ranks can record theirs, and a recording repeated where all made it together. Ranks
-  // whose plans make sums within and others in unlike orders make the latter when the run ends, and record nothing. Nor
-  // is the first run recorded, in which libraries make what they need.
-  // Throws Error(usage) where sums within differ.
+  // A run is recorded only if all ranks can record theirs, and a recording is replayed only if all ranks made it
+  // together. If the plans of ranks order the two kinds of sums differently, the summands are summed when the run ends,
+  // and nothing is recorded. The first run is not recorded either, since libraries allocate in it.
+  // Throws Error(usage) if the sums within the plans differ.
   int64_t agree(const SumOrder& order, bool recordable, int64_t kept) override;
   void ready(void* data) override;
   bool sum_within(std::span<void* const> parts, const Type& type) override;
@@ -55,7 +55,7 @@ class PlanSum final : public Collectives {
  private:
   struct PendingGradient {
     Variable variable;
-    void* at = nullptr;  // on the device, in this run
+    void* at = nullptr;  // its address on the device in this run
   };
   void start();
   void give_complete();
@@ -65,11 +65,11 @@ class PlanSum final : public Collectives {
   std::function<void(size_t summand)> prepare_ = {};
   std::vector<PendingGradient> parts_;  // in the order of pieces
   PieceOrder pieces_;
-  size_t given_ = 0;           // pieces of this run, in order
-  bool has_summed_ = false;    // in a run
-  int64_t recordings_ = 0;     // that the ranks have made together
-  bool in_plan_order_ = true;  // pieces of this run travel as soon as they are complete
-  std::vector<Array> zeros_;   // that the last empty run brought
+  size_t given_ = 0;           // the number of pieces whose sum was enqueued in this run
+  bool has_summed_ = false;    // a run has made sums
+  int64_t recordings_ = 0;     // the number of recordings that the ranks made together
+  bool in_plan_order_ = true;  // pieces of this run are summed as soon as they are complete
+  std::vector<Array> zeros_;   // what the last empty run contributed
 };
 
 }  // namespace freight::job

@@ -1,7 +1,7 @@
-// The sum of a block of host memory over ranks, in one piece when it is asked for, or beside the steps of the backward
-// pass by a thread of its own. The summands of the block lie in the order in which the plan makes them; pieces of it,
-// the same on all ranks, travel in order as soon as this rank has all their summands. How pieces are cut is
-// passes/pieces.h. What is not summed when the plan has run is summed by the thread that would else wait for it.
+// The sum of a block of host memory over ranks: in one piece on request, or overlapped with the backward pass by a
+// thread. The summands of the block are in the order in which the plan computes them. Pieces of it, the same on all
+// ranks, are summed in order, each as soon as this rank has all of its summands; passes/pieces.h cuts them. Pieces that
+// are left when the plan has run are summed by the calling thread, which would otherwise wait.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -22,35 +22,36 @@ namespace freight::job {
 
 class RankSum final : public Collectives {
  public:
-  // `comm` outlives it. From begin() to finish() nobody else uses it.
+  // `comm` outlives it, and must not be used elsewhere between begin() and finish().
   explicit RankSum(comm::Comm& comm) : comm_(comm) {}
-  // Where a step is not over, the ranks are told so.
+  // Aborts the job of the other ranks if a step has not been finished.
   ~RankSum() override;
   RankSum(const RankSum&) = delete;
   RankSum& operator=(const RankSum&) = delete;
 
-  // The block's summands: `sizes` floats each, behind each other. They travel as one piece until cut().
+  // Sets the block and its contiguous summands of `sizes` floats each. They are one piece until cut().
   void lay(float* block, const std::vector<int64_t>& sizes);
-  // Each piece ends in front of the summand of that number. Between steps.
+  // Sets the pieces: each ends before the summand with that index. Is called between steps.
   void cut(const std::vector<size_t>& ends);
 
-  // When the sums of a step are made: behind the run, when finish() asks for them, or beside it.
+  // The sums of a step are made after the run, by finish() (behind), or overlapped with it (beside).
   enum class Mode : uint8_t { behind, beside };
-  // A step begins. `prepare` makes of so many floats, from a number of the block on, what this rank brings to the sum.
+  // Begins a step. `prepare` computes this rank's contribution in `count` floats of the block, from index `from` on.
   using Prepare = std::function<void(int64_t from, int64_t count)>;
   void begin(Mode mode, Prepare prepare = {});
   void ready(void* data) override;
-  // This rank's plan has run: what it did not hand over is ready, too.
+  // Is called when this rank's plan has run: summands that it did not pass on are ready, too.
   void computed();
-  // Returns when all is summed: here, but for what the thread has begun. Throws what a sum threw.
+  // Sums the remaining pieces, except the one that the thread has begun, and returns when all are summed. Throws the
+  // errors of the sums.
   void finish();
 
-  // Of the last step: the summands with the seconds from begin() to ready(), and to computed().
+  // The summands of the last step with the seconds from begin() to ready(), and the seconds to computed().
   std::vector<freight::Summand> summands() const;
   double compute_seconds() const { return compute_; }
-  // The sums of the last step, from begin() on. After finish().
+  // The times of the last step's sums, in seconds since begin(). Valid after finish().
   const std::vector<SumTime>& sum_times() const { return sum_times_; }
-  // Of all steps beside compute so far: their number, seconds in sums, and of these those that finish() waited for.
+  // Totals of all overlapped steps so far: their number, the seconds in sums, and the seconds that finish() waited.
   struct Times {
     int64_t steps = 0;
     double sums = 0, waited = 0;
@@ -80,19 +81,20 @@ class RankSum final : public Collectives {
   Times times_;
 
   std::thread thread_;
-  // Pieces of all steps so far that may be summed; the thread sleeps on it. Whatever a sum reads is written before.
+  // The number of pieces that may be summed, over all steps so far; the thread sleeps on it. It is published after the
+  // data of the pieces is written.
   std::atomic<uint32_t> published_{0};
-  std::atomic<bool> busy_{false}, over_{false};  // a sum runs; the object goes
-  std::mutex turn_;                              // whoever has it sums, and sees all below
-  uint32_t first_ = 0, summed_ = 0;              // pieces of the steps before, and of all
+  std::atomic<bool> busy_{false}, over_{false};  // a sum is running; the object is being destroyed
+  std::mutex turn_;                              // its owner makes sums, and may use the members below
+  uint32_t first_ = 0, summed_ = 0;              // pieces of all earlier steps; pieces summed so far
   std::vector<SumTime> sum_times_;               // of this step
   std::exception_ptr error_;
-  int naps_ = kMostNaps;  // the thread's: of its next wait
+  int naps_ = kMostNaps;  // used by the thread: short sleeps in its next wait
   static constexpr int kMostNaps = 4;
 };
 
-// The line start + per_byte * bytes of this job's all-reduce, from some sums that all ranks make together now; rank
-// 0's, on all.
+// Fits the cost of this job's all-reduce, start + per_byte * bytes, to some sums that all ranks make now. All ranks get
+// rank 0's result.
 SumCost measure_sums(comm::Comm& comm);
 
 }  // namespace freight::job

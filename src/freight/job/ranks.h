@@ -1,5 +1,5 @@
-// Ranks: the processes that train one run together, each on its share of every batch. A run knows them by this; how
-// bytes travel is comm's business. Rank 0 has the run's directory and its terminal; the others begin with its values.
+// Ranks are the processes that train one run together, each on its part of every batch. This is all that a run knows of
+// them; comm transports the bytes. Rank 0 owns the run directory and the terminal; the others start from its values.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -17,36 +17,36 @@
 
 namespace freight::job {
 
-// Something that a rank wants and all must do at the same step.
+// Requests of a rank that all ranks must act on at the same step.
 struct StepRequest {
   int64_t interrupts = 0, terminations = 0;  // signals: SIGINT, SIGTERM
   int64_t stop = 0;                          // by the observer
   int64_t saves = 0;                         // SIGUSR1
-  std::optional<double> lr = {};             // the learning rate in place of the schedule's; of rank 0 alone
+  std::optional<double> lr = {};             // a learning rate instead of the schedule's; only rank 0 sets it
   bool any_stop() const { return interrupts > 0 || terminations > 0 || stop > 0; }
 };
 
-// The requests of several ranks as one; a learning rate is that of the first who names one.
+// Merges the requests of several ranks; the learning rate is that of the first rank that sets one.
 StepRequest merged(const std::vector<StepRequest>& by_rank);
 
-// Whether sums of gradients are made beside the backward half: where its plan says that it pays, or always, or never.
+// Decides if the gradient all-reduce overlaps with the backward pass: where the plan predicts a gain, always, or never.
 enum class Overlap : uint8_t { automatic, yes, no };
-// "auto", "yes", "no". Throws Error(usage) for another word.
+// Parses "auto", "yes" or "no". Throws Error(usage) for another word.
 Overlap parse_overlap(const std::string& word);
 
-// The place at which libraries with collectives of their own (XGBoost) find the ranks, and how long ranks wait.
+// The address at which libraries with their own collectives (XGBoost) find the ranks, and the time that ranks wait.
 struct RankRendezvous {
-  // The numeric address of rank 0, which alone asks. It may throw Error(usage) where there is none.
+  // Returns the numeric address of rank 0. Only rank 0 calls it; it may throw Error(usage) if there is none.
   std::function<std::string()> address = [] { return std::string("127.0.0.1"); };
   double timeout = 120;  // seconds
 };
-// Says who gets how much of a batch, as --device-weights has it.
+// The fraction of a batch that each rank gets (--device-weights).
 struct DeviceWeights {
-  // usual: evenly for devices that are alike, else automatic: as measured steps say.
+  // usual: even for devices of one kind, else automatic, which follows measured step times.
   enum class Kind : uint8_t { usual, automatic, given } kind = Kind::usual;
   std::vector<double> given = {};  // by rank
 };
-// "" (usual), "auto", or a number above 0 for each of `world` ranks: "4,1". Throws Error(usage).
+// Parses "" (usual), "auto", or a number above 0 for each of `world` ranks: "4,1". Throws Error(usage).
 DeviceWeights parse_device_weights(const std::string& text, int world);
 
 class Ranks {
@@ -61,50 +61,50 @@ class Ranks {
   Overlap overlap() const { return overlap_; }
   const RankRendezvous& rendezvous() const { return rendezvous_; }
 
-  // The flag values, which preparing a run turns into weights.
+  // Stores the flag's value, which preparing a run turns into weights.
   void ask(const DeviceWeights& asked) { asked_ = asked; }
   const DeviceWeights& asked() const { return asked_; }
-  // The shares of a batch for ranks that are not alike (Sharding::deal), the same on all; empty: evenly.
+  // The relative parts of a batch for heterogeneous ranks (Sharding::deal), the same on all ranks; empty: even.
   const std::vector<double>& weights() const { return weights_; }
   void set_weights(std::vector<double> weights) { weights_ = std::move(weights); }
-  // Each rank keeps a part of the optimizer's states (state_shares.h).
+  // True if each rank keeps only a part of the optimizer state (state_shares.h).
   bool shares_states() const { return shares_states_; }
   void share_states() { shares_states_ = true; }
-  // True where devices are of several kinds: the same sums then lead to weights that differ by rounding, and rank 0's
-  // are taken over by the others now and then.
+  // True if the devices are of several kinds. Equal sums then lead to weights that differ by rounding, so the others
+  // copy rank 0's weights from time to time.
   bool unlike() const { return unlike_; }
-  // Somebody's device has memory of its own: sums are made in the host's, behind the step.
+  // True if some rank's device has its own memory, so that sums are made in host memory after the step.
   bool beside_host() const { return beside_host_; }
-  // Says both, of what this rank computes on; all call it together.
+  // Sets both from the device of each rank. A collective: all ranks call it.
   void exchange_devices(const std::string& description, bool own_memory);
-  // Devices of all ranks that sum among themselves; null: sums are made in memory of the host.
+  // The collectives of devices that sum among themselves; null: sums are made in host memory.
   DeviceCollectives* devices() const { return devices_.get(); }
-  // The same on all ranks. They are left before the ranks are.
+  // Sets them, the same on all ranks. They are destroyed before comm().
   void use(std::unique_ptr<DeviceCollectives> devices) { devices_ = std::move(devices); }
-  // Says how devices sum, in words for whoever starts the run; "" where there is nothing to say.
+  // A note for the user on how devices sum; "" if there is none.
   const std::string& note() const { return note_; }
   void set_note(std::string note) { note_ = std::move(note); }
 
-  // Rank 0's text, on all. What the others give is not looked at.
+  // Returns rank 0's text on all ranks; the texts of the others are ignored.
   std::string from_first(const std::string& text) { return from(0, text); }
-  // The text of rank `root`, on all; the texts of all, by rank.
+  // Return the text of rank `root`, and the texts of all ranks by rank, on all ranks.
   std::string from(int root, const std::string& text);
   std::vector<std::string> from_all(const std::string& mine);
   // Throws Error(usage) on all ranks that names the first whose text is not rank 0's, and both: "rank 1 has seed 3,
   // rank 0 has seed 0".
   void need_equal(const std::string& what, const std::string& mine);
-  // Elements of rank `root`, on all.
+  // Copies the elements of rank `root` to all ranks.
   void broadcast(const std::vector<nn::NamedVariable>& variables, int root = 0);
   void broadcast(void* data, size_t bytes, int root = 0);
-  // The sum over all ranks, of few numbers.
+  // Sums a few numbers over all ranks.
   void sum(std::vector<double>& numbers);
-  // Everybody's value, by rank. T is sent as its bytes, so all ranks must run the same build on the same architecture.
+  // Returns the values of all ranks, by rank. T is sent as bytes, so all ranks must run the same build.
   template <class T>
   std::vector<T> gather(const T& mine) {
     static_assert(std::is_trivially_copyable_v<T>, "ranks exchange bytes");
     return gather(std::vector<T>{mine});
   }
-  // The same for several values; all ranks give as many. Those of rank r begin at r * mine.size().
+  // The same for several values, as many on each rank. Those of rank r begin at r * mine.size().
   template <class T>
   std::vector<T> gather(const std::vector<T>& mine) {
     static_assert(std::is_trivially_copyable_v<T>, "ranks exchange bytes");
@@ -112,20 +112,19 @@ class Ranks {
     gather_bytes(mine.data(), all.data(), mine.size() * sizeof(T));
     return all;
   }
-  // Returns when all ranks called it. Throws Error(peer_lost) that names the rank which is lost or gave up: what
-  // another library's collective only knows as a closed connection.
+  // Returns when all ranks have called it. Throws Error(peer_lost) that names the rank that failed, which a collective
+  // of another library only reports as a closed connection.
   void wait_for_all() { comm_->barrier(); }
 
-  // The requests of this rank, as of now: those of request() and of signals. They are taken: the next call has those
-  // that came since.
+  // Takes the requests of this rank that came since the last call, by request() or by signals.
   StepRequest take_request();
   void request(const StepRequest& also);
-  // Takes in the requests of all ranks, by rank and the same on each; a stop holds from then on (signals.h).
+  // Applies the requests of all ranks, given by rank and equal on all; a stop stays in effect (signals.h).
   void agree(const std::vector<StepRequest>& by_rank);
   const StepRequest& agreed() const { return agreed_; }
-  // True once where somebody was asked to save.
+  // True once after a rank was asked to save.
   bool take_save();
-  // The learning rate that was agreed on, once.
+  // Takes the learning rate that was agreed on; empty if there is none.
   std::optional<double> take_rate();
 
  private:
@@ -140,7 +139,7 @@ class Ranks {
   bool shares_states_ = false;
   StepRequest mine_, agreed_;
   std::string note_ = {};
-  std::unique_ptr<DeviceCollectives> devices_ = {};  // the last member: it asks comm_ who is lost
+  std::unique_ptr<DeviceCollectives> devices_ = {};  // the last member, since it asks comm_ which rank failed
 };
 
 }  // namespace freight::job

@@ -1,22 +1,23 @@
-// Signals as flags that loops poll: the first SIGINT or SIGTERM asks to save and stop, a second one ends the process at
-// once; SIGUSR1 asks to save and go on. Only the command line installs the handlers; without them all answers are "no".
+// Signals as flags that loops poll. The first SIGINT or SIGTERM asks to save and stop, a second one ends the process at
+// once; SIGUSR1 asks to save and continue. Only the command line installs the handlers; without them no flag is set.
 #pragma once
 
 namespace freight::signals {
 
 void install();
-// SIGINT or SIGTERM once one of them came, to this process or (agree) to another of its run, else 0.
+// SIGINT or SIGTERM once this process has received it, or another process of its run has (agree); else 0.
 int stop_signal();
-// The same of this process alone.
+// The same, for this process only.
 int own_signal();
-// Another process of the run got this signal, and all stop for it. The own one, which may come yet, is no second one.
+// Records that another process of the run got this signal, for which all stop. If this process gets it later, it does
+// not count as the second signal.
 void agree(int number);
 inline bool stop_requested() { return stop_signal() != 0; }
-// 128 + the signal: 130 or 143; 0 when none came.
+// 128 + the signal: 130 or 143; 0 if there was none.
 int exit_code();
-// True once for each SIGUSR1 (several before the question count once).
+// True once after a SIGUSR1; several signals since the last call count as one.
 bool take_save_request();
-// Forgets everything that came; for tests.
+// Clears all flags; for tests.
 void reset();
 
 }  // namespace freight::signals

@@ -1,8 +1,8 @@
-// The optimizer's states, dealt out over the ranks of a run (ZeRO stage 1, Rajbhandari et al. 2020, arXiv:1910.02054):
-// each rank keeps those of some parameters and steps these; then all have the new weights from who made them. Tensors
-// stay whole, since some optimizers step matrices as such. Every rank has all sums of gradients, as ever, so that
-// clipping by the global norm, loss scaling and every bit of the weights are what they are without it. Sums of the own
-// part alone (a reduce-scatter) would move a third less, and need a second block of memory to arrive in.
+// The optimizer state, sharded over the ranks of a run (ZeRO stage 1, Rajbhandari et al. 2020, arXiv:1910.02054): each
+// rank keeps the state of some parameters and updates these, then broadcasts the new weights. Tensors stay whole, since
+// some optimizers update matrices as a whole. Every rank still has the sums of all gradients, so that clipping by the
+// global norm, loss scaling and every bit of the weights are the same as without sharding. A reduce-scatter would move
+// a third fewer bytes, but would need a second block of memory for its result.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,39 +15,39 @@
 
 namespace freight::job {
 
-// Says who keeps the states of each parameter.
+// The assignment of parameters to the ranks that keep their state.
 struct StateDeal {
-  std::vector<int> owner = {};  // by parameter: the rank that hands the new weights over
+  std::vector<int> owner = {};  // by parameter: the rank that updates and broadcasts it
   int world = 1;
   bool keeps(size_t parameter, int rank) const { return owner[parameter] == rank; }
   bool everywhere() const { return world == 1; }
 };
 
-// The deal of states that take so many bytes, by parameter: the largest first, each to the rank that owns least.
+// Assigns parameters whose states take `bytes`: the largest first, each to the rank that has the fewest bytes so far.
 StateDeal state_deal(const std::vector<size_t>& bytes, int world);
-// Bytes of the rank that keeps most.
+// The bytes of the rank that keeps the most.
 size_t largest_share(const std::vector<size_t>& bytes, int world);
-// The bytes of a parameter's states, by parameter.
+// The bytes of each parameter's state.
 std::vector<size_t> state_bytes(const optim::Optimizer& optimizer);
 
 class StateShares {
  public:
-  // Has the optimizer keep this rank's part of a deal over the ranks. Both outlive it.
+  // Makes the optimizer keep only this rank's part of the state. Both arguments outlive this object.
   StateShares(optim::Optimizer& optimizer, Ranks& ranks);
 
-  // All ranks call each of these together.
-  // The parameters become what their owners made of them.
+  // These three are collectives: all ranks call them.
+  // Broadcasts each parameter from its owner.
   void hand_over_weights() const;
-  // The states that rank 0 does not keep, on rank 0 alone: for a checkpoint.
+  // Returns, on rank 0 only, the state that rank 0 does not keep, for a checkpoint.
   std::vector<nn::NamedArray> gathered() const;
-  // Gives every rank its part of what rank 0 took from a checkpoint.
+  // Sends every rank its part of the state that rank 0 read from a checkpoint.
   void hand_out();
 
-  // Gives rank 0 all states, to take values from a checkpoint; they are held until hand_out().
+  // Returns variables for the whole state, into which rank 0 reads a checkpoint; they are kept until hand_out().
   std::vector<nn::NamedVariable> to_be_filled();
-  // The states that every rank keeps: counts.
+  // The state that every rank keeps: step counts.
   std::vector<nn::NamedVariable> common() const;
-  // True where every rank keeps all states.
+  // True if every rank keeps the whole state.
   bool everywhere() const { return deal_.everywhere(); }
 
  private:
@@ -56,8 +56,8 @@ class StateShares {
   optim::Optimizer& optimizer_;
   Ranks& ranks_;
   StateDeal deal_;
-  int rank_;                           // of this process in that deal
-  std::map<size_t, Variable> filled_;  // by number of the state: what is held for hand_out()
+  int rank_;                           // this process
+  std::map<size_t, Variable> filled_;  // by index of the state: values that are kept for hand_out()
 };
 
 }  // namespace freight::job

@@ -14,10 +14,11 @@ namespace freight::metrics {
 
 // A metric with what it depends on.
 struct Metric {
-  std::string name;     // "auc", "ndcg@10"
-  bool higher = false;  // the higher, the better
-  double quantile = 0.5, tweedie_power = 1.5;
+  std::string name;                            // "auc", "ndcg@10"
+  bool higher = false;                         // the higher, the better
+  double quantile = 0.5, tweedie_power = 1.5;  // parameters of the quantile loss and of the Tweedie deviance
 
+  // True if score a is better than b.
   bool better(double a, double b) const { return higher ? a > b : a < b; }
 };
 // Words that --metric takes: "auto" first. Behind those of rankings "@K" may stand: the first K rows of a query alone.
@@ -38,9 +39,9 @@ bool reads_predicted_class(const Metric& metric);
 // two classes the second if its probability is above `threshold`.
 int64_t predicted_class(const float* probabilities, int64_t classes, std::optional<double> threshold);
 
-// A metric with its parameters as entries of a stored model, and back: nothing where there is none, or one whose
-// parameter is missing, as in files of before it was stored.
+// Writes a metric with its parameters as entries of a stored model.
 void write_metric(const Metric& metric, std::map<std::string, std::string>& entries);
+// Reads them. Empty if there is none, or one whose parameter is missing, as in files from before it was stored.
 std::optional<Metric> read_metric(const std::map<std::string, std::string>& entries);
 
 // Labels and weights, and the queries of a ranking, with which predictions are compared.
@@ -52,18 +53,19 @@ struct Truth {
 };
 
 // Scores answers f32 (N, K), probabilities of classes, or values (N, 1). Above `threshold` the second of two classes is
-// told; without one the likelier. A ranking has the mean over its queries. Empty where the labels do not allow it, such
-// as the area where all are of one class, or there are none.
+// predicted; without one the likelier. A ranking has the mean over its queries. Empty where the labels do not allow it,
+// such as the area where all are of one class, or there are none.
 std::optional<double> score_of(const Metric& metric, const Array& answers, const Truth& truth,
                                std::optional<double> threshold = {});
 
+// The score of one metric.
 struct Score {
-  std::string name;
-  double value = 0;
+  std::string name;          // of the metric
+  double value = 0;          // over all samples
   double low = 0, high = 0;  // the middle 95 % over samples drawn with replacement (bootstrap)
 };
 struct ScoreOptions {
-  std::optional<double> threshold = {};
+  std::optional<double> threshold = {};  // as for score_of
   // A metric that stands first, and is added where it is not shown otherwise. Its parameters hold for all metrics.
   Metric first = {};
   int draws = 400;  // for the intervals, by a fixed seed
@@ -74,8 +76,8 @@ struct ScoreOptions {
 // for.
 std::vector<Score> scores_of(const Array& answers, const Truth& truth, const ScoreOptions& options = {});
 
-// What a reader of these scores should know: which of them the labels do not allow, and predictions that a metric
-// cannot take as they are.
+// Notes for a reader of these scores: the metrics that the labels do not allow, and predictions that a metric cannot
+// take as they are.
 std::vector<std::string> notes_on_scores(const Array& answers, const Truth& truth, const ScoreOptions& options = {});
 
 // The probability of the second of two classes above which it is told so that the metric is best, in the middle between

@@ -6,6 +6,7 @@
 #include "freight/base/parse_number.h"
 #include "freight/base/strings.h"
 #include "freight/base/usage.h"
+#include "freight/io/weights_file.h"
 #include "freight/models/models.h"
 #include "freight/models/zoo_internal.h"
 #include "freight/trace/tracer.h"
@@ -157,9 +158,10 @@ const Row& row_of(const std::string& name) {
     if (r.entry.name == name) return r;
     names.emplace_back(r.entry.name);
   }
-  const std::string near = nearest(name, names);
-  fail(ErrorKind::usage, "model", "unknown model '", name, "'", near.empty() ? "" : "; did you mean '" + near + "'?",
-       " (known: ", join(names, ", "), "; or a path of a spec file)");
+  refuse_unknown("model", {.kind = "model",
+                           .got = name,
+                           .known = names,
+                           .all = cat(" (known: ", join(names, ", "), "; or a path of a spec file)")});
 }
 
 // The options with the defaults of the named model filled in.
@@ -293,7 +295,7 @@ Model create(const std::string& name, const Options& options) {
 
 Model load(const std::string& name_or_file, const Options& options) {
   const bool file = name_or_file.find('/') != std::string::npos || ends_with(name_or_file, ".json") ||
-                    ends_with(name_or_file, ".safetensors");  // which is told as what it is
+                    ends_with(name_or_file, ".safetensors") || io::names_torch_file(name_or_file);
   if (!file) return create(name_or_file, options);
   if (options.classes != 0 || !options.input.empty() || !options.size.empty() || options.of_tokens()) {
     fail(ErrorKind::usage, "model",

@@ -10,14 +10,14 @@
 
 namespace freight::models {
 
-// The figure that training minimises. cross_entropy: the results are logits, the targets classes. mse: results and
+// The figure that training minimizes. cross_entropy: the results are logits, the targets classes. mse: results and
 // targets are values, (N, K) each.
 enum class Loss { cross_entropy, mse };
 std::string to_string(Loss loss);  // "cross_entropy", "mse"
 // False for an unknown name.
 bool parse_loss(const std::string& name, Loss& out);
 
-// The loss and metric that a program minimises and reports in place of what Loss says: functions of the net's outputs
+// The loss and metric that a program minimizes and reports in place of what Loss says: functions of the net's outputs
 // and the targets. Each gives a number per sample, f32 (N), or their mean over the batch, a scalar: parts of a batch
 // and the batches of an evaluation are weighed by their samples. Stored models do not have them. They get outputs and
 // targets as they are: outputs (N, 1) less targets (N) would be (N, N), as everywhere.
@@ -80,7 +80,7 @@ struct Entry {
   const char* description;          // one line for listings
   Shape input;                      // of one sample
   int64_t classes;                  // or values to regress
-  Loss loss = Loss::cross_entropy;  // that training minimises
+  Loss loss = Loss::cross_entropy;  // that training minimizes
   int64_t vocabulary = 0;           // of nets that read tokens, i32 of shape `input`; else 0
   int64_t resize = 0;               // of nets for photographs: shorter side before the center crop of `input`; else 0
 };

@@ -10,10 +10,12 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/io/safetensors.h"
+#include "freight/io/weights_file.h"
 #include "freight/models/models.h"
 #include "freight/nn/nn.h"
 #include "freight/trace/tracer.h"
@@ -99,9 +101,7 @@ class Settings {
     keys_.insert(keys_.end(), {"type", "name"});
     for (const auto& [key, value] : object_.items()) {
       if (std::find(keys_.begin(), keys_.end(), key) != keys_.end()) continue;
-      const std::string near = nearest(key, keys_);
-      fail_here(type_, "unknown setting '", freight::excerpt(key), "'",
-                near.empty() ? "" : "; did you mean '" + near + "'?");
+      fail_here(type_, "unknown setting '", freight::excerpt(key), "'", did_you_mean(key, keys_));
     }
   }
 
@@ -149,10 +149,8 @@ const nn::LayerType& layer_type(const std::string& name) {
   if (const nn::LayerType* type = nn::find_layer_type(name)) return *type;
   std::vector<std::string> names;
   for (const nn::LayerType* type : nn::layer_types()) names.push_back(type->name());
-  const std::string near = nearest(name, names);
   fail_here("spec", "unknown layer '", freight::excerpt(name), "'",
-            near.empty() ? "" : "; did you mean '" + near + "'?",
-            near.empty() ? " (known: " + join(names, ", ") + ")" : "",
+            did_you_mean(name, names, cat(" (known: ", join(names, ", "), ")")),
             "; a custom layer is declared by nn::register_layer, for the command in a --plugin");
 }
 
@@ -282,9 +280,8 @@ class SpecBuilder {
       if (defs_) {
         for (const auto& [key, value] : defs_->items()) names.push_back(key);
       }
-      const std::string near = nearest(name, names);
       fail_here("spec", "'ref' names '", freight::excerpt(name), "', which is not in 'defs'",
-                near.empty() ? "" : "; did you mean '" + near + "'?");
+                did_you_mean(name, names));
     }
     ModulePtr m = build((*defs_)[name], x);
     open_.pop_back();
@@ -335,9 +332,7 @@ void check_keys(const Json& root) {
                                           "loss",   "defs", "net",   "description"};
   for (const auto& [key, value] : root.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    const std::string near = nearest(key, known);
-    fail_here("spec", "unknown key '", freight::excerpt(key), "'",
-              near.empty() ? "" : "; did you mean '" + near + "'?");
+    fail_here("spec", "unknown key '", freight::excerpt(key), "'", did_you_mean(key, known));
   }
 }
 
@@ -390,12 +385,16 @@ Model from_spec(const std::string& text, const std::string& source) {
 }
 
 Model from_spec_file(const std::string& path) {
-  if (!io::file_exists(path)) fail(ErrorKind::usage, "model", "there is no spec file '", path, "'");
+  need_file("model", path);
   if (ends_with(path, ".safetensors")) {
     io::load_safetensors(path);  // says what is wrong with a damaged one
     fail(ErrorKind::usage, "model", "'", path,
          "' is a saved model, expected a built-in model or a spec file: ", "freight models show ", path,
          " --spec prints its spec");
+  }
+  if (io::names_torch_file(path)) {
+    fail(ErrorKind::usage, "model", "'", path, "' contains weights without a network: freight models convert ", path,
+         " OUT.safetensors --model NAME makes a saved model, --model NAME --weights ", path, " trains from them");
   }
   return from_spec(io::read_text(path), path);
 }

@@ -15,14 +15,19 @@ namespace {
 constexpr const char* kDeclaration =
     "; the fields of a layer (nn::Layer) must determine it completely, and fields() must return them";
 
+// Refuses to save a network that its spec does not describe.
+template <class... Parts>
+[[noreturn]] void refuse(const Model& model, const Parts&... parts) {
+  fail(ErrorKind::usage, "spec", "the network '", model.name, "' ", parts...);
+}
+
 // The net's own message, or what it is not built again for.
 Model built_again(const Model& model) {
   const std::string spec = to_spec(model);
   try {
     return from_spec(spec, "its spec");
   } catch (const Error& e) {
-    fail(ErrorKind::usage, "spec", "the network '", model.name, "' is not built by its own spec: ", e.what(),
-         kDeclaration);
+    refuse(model, "is not built by its own spec: ", e.what(), kDeclaration);
   }
 }
 
@@ -61,24 +66,22 @@ void need_same_variables(const Model& model, const Model& again) {
   for (const nn::NamedVariable& v : model.net->state_dict()) {
     names.push_back(described(v));
     if (paths.insert(v.name).second) continue;
-    fail(ErrorKind::usage, "spec", "the network '", model.name, "' has two variables of the path ", v.name,
-         ": children without a name of their own (adopt(\"\", ...)) must not have the names of others");
+    refuse(model, "has two variables of the path ", v.name,
+           ": children without a name of their own (adopt(\"\", ...)) must not have the names of others");
   }
   for (const nn::NamedVariable& v : again.net->state_dict()) others.push_back(described(v));
   const auto [mine, other] = std::mismatch(names.begin(), names.end(), others.begin(), others.end());
   if (mine == names.end() && other == others.end()) return;
-  fail(ErrorKind::usage, "spec", "the network '", model.name, "' is not reproduced by its spec: it has ",
-       mine == names.end() ? "no more variables" : *mine, " where the network of the spec has ",
-       other == others.end() ? "no more" : *other, kDeclaration);
+  refuse(model, "is not reproduced by its spec: it has ", mine == names.end() ? "no more variables" : *mine,
+         " where the network of the spec has ", other == others.end() ? "no more" : *other, kDeclaration);
 }
 
 void need_same_graph(const Model& model, const Model& again, const char* when) {
   const Graph mine = graph_of(model), other = graph_of(again);
   if (structurally_equal(mine, other)) return;
   if (std::string hooked; find_hook(*model.net, "", hooked)) {
-    fail(ErrorKind::usage, "spec", "the network '", model.name, "' computes ", when,
-         " what its spec does not contain: a hook ", "(on_output) on ", hooked,
-         " takes part, and hooks are not saved; remove it first, or make it the forward of ", "a custom layer");
+    refuse(model, "computes ", when, " what its spec does not contain: a hook ", "(on_output) on ", hooked,
+           " takes part, and hooks are not saved; remove it first, or make it the forward of ", "a custom layer");
   }
   std::string at;
   for (size_t i = 0; i < mine.nodes.size() && at.empty(); ++i) {
@@ -86,14 +89,14 @@ void need_same_graph(const Model& model, const Model& again, const char* when) {
     const bool same = i < other.nodes.size() && other.nodes[i].op == n.op && equal(other.nodes[i].attrs, n.attrs);
     if (!same) at = cat(" in '", n.scope, "', at ", name(n.op));
   }
-  fail(ErrorKind::usage, "spec", "the network '", model.name, "' is not reproduced by its spec: ", when,
-       " the network of the spec computes something else", at, kDeclaration);
+  refuse(model, "is not reproduced by its spec: ", when, " the network of the spec computes something else", at,
+         kDeclaration);
 }
 
 }  // namespace
 
 void check_spec(const Model& model) {
-  if (!model.net) fail(ErrorKind::usage, "spec", "the model '", model.name, "' has no network: got a null pointer");
+  if (!model.net) refuse(model, "is missing: got a null pointer");
   const Model again = built_again(model);
   need_same_variables(model, again);
   nn::tie(again.net->state_dict(), nn::ties_of(model.net->state_dict()), model.name);

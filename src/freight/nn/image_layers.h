@@ -40,7 +40,7 @@ class LayerScale : public Module {
       : LayerScale(Fields{options, shape}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
-  Variable factor;  // f32, one for each channel
+  Variable factor;  // f32, of the given shape
 
  private:
   Fields fields_;

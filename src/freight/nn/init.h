@@ -1,4 +1,4 @@
-// Initialisers as in PyTorch's torch.nn.init: an Init for a weight's shape. Fans of (out, in, k...): in * k, out * k.
+// Initializers as in PyTorch's torch.nn.init: an Init for a weight's shape. Fans of (out, in, k...): in * k, out * k.
 #pragma once
 #include <string>
 #include <vector>

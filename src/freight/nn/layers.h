@@ -62,7 +62,7 @@ class ConvLayer : public Module {
   ConvOptions options() const { return {fields_.stride, fields_.padding, fields_.dilation, fields_.groups}; }
 
  private:
-  void need_fit(const Shape& weight) const;  // what the initialiser asks for
+  void need_fit(const Shape& weight) const;  // what the initializer asks for
   const char* type_;
   Fields fields_;
 };

@@ -1,4 +1,4 @@
-// All modules and initialisers.
+// All modules and initializers.
 #pragma once
 #include "freight/nn/activation.h"
 #include "freight/nn/attention.h"

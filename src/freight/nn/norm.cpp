@@ -47,19 +47,19 @@ Tensor BatchNorm::forward(const Tensor& x) {
 
 // Each part of the batch brings its number of elements, their sum and that of their squares per channel, in f64: there
 // a variance is as good as by the distances to a common mean. The part itself sums distances to the mean of its
-// pictures' centres, as the op `moments` does. The gradients of the sums are sums over all parts again.
+// pictures' centers, as the op `moments` does. The gradients of the sums are sums over all parts again.
 Tensor BatchNorm::over_all_parts(const Tensor& x) {
   const int64_t channels = x.dim(1);
   const auto count = static_cast<double>(x.numel()) / static_cast<double>(channels);
   const Tensor wide_x = cast(x, wide(x.type().dtype));
   std::vector<int64_t> axes;
-  Tensor centres = wide_x;
+  Tensor centers = wide_x;
   for (int64_t i = 0; i < x.type().shape.rank(); ++i) {
     if (i == 1) continue;
     axes.push_back(i);
-    if (i > 1) centres = narrow(centres, i, x.dim(i) / 2, 1);
+    if (i > 1) centers = narrow(centers, i, x.dim(i) / 2, 1);
   }
-  const Tensor origin = stop_gradient(mean(centres, 0, Keep::yes));  // (1, C, 1, ...)
+  const Tensor origin = stop_gradient(mean(centers, 0, Keep::yes));  // (1, C, 1, ...)
   const Tensor distance = wide_x - origin;
   const auto per_channel = [&](const Tensor& t) { return cast(reshape(t, {channels}), DType::f64); };
   const Tensor o = per_channel(origin), d = per_channel(sum(distance, Axes(axes), Keep::yes)),

@@ -1,4 +1,4 @@
-// Normalisation layers. Statistics of BatchNorm are variables that the training step updates in place.
+// Normalization layers. Statistics of BatchNorm are variables that the training step updates in place.
 #pragma once
 #include "freight/nn/layer_type.h"
 #include "freight/nn/module.h"
@@ -55,7 +55,7 @@ struct LayerNormFields : NormOptions {
 struct GroupNormFields : NormOptions {
   int64_t groups = 0, channels = 0;  // groups divide the C channels
 };
-// Normalises the last axes, of extents `shape`; weight and bias of that shape. Ba et al. 2016.
+// Normalizes the last axes, of extents `shape`; weight and bias of that shape. Ba et al. 2016.
 class LayerNorm : public Module {
  public:
   using Fields = LayerNormFields;

@@ -63,7 +63,8 @@ void need_shared_library(const std::string& path) {
                   "\x7f"
                   "ELF",
                   sizeof magic) != 0) {
-    fail(ErrorKind::usage, path, "is no shared library: expected a plugin such as libmine.so (docs/extend/layer.md)");
+    fail(ErrorKind::usage, path,
+         "is not a shared library: expected a plugin such as libmine.so (docs/extend/layer.md)");
   }
   need_whole(file, static_cast<uint64_t>(st.st_size), path);
 }
@@ -91,7 +92,7 @@ void load_plugin(const std::string& given) {
   using Entry = const Plugin* (*)();
   const auto entry = reinterpret_cast<Entry>(dlsym(library, kEntry));
   if (!entry) {
-    fail(ErrorKind::usage, path, "is no plugin: it has no function ", kEntry,
+    fail(ErrorKind::usage, path, "is not a plugin: it has no function ", kEntry,
          ", which FREIGHT_PLUGIN { ... } in one of its sources defines (freight/nn/plugin.h)");
   }
   const Plugin& plugin = *entry();

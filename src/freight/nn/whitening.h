@@ -1,5 +1,5 @@
 // The filters of init `whiten`: the principal directions of the windows of images, each scaled to unit variance, and
-// their negatives. Neighbouring pixels are so much alike that a net spends its first epochs on telling their
+// their negatives. Neighboring pixels are so much alike that a net spends its first epochs on telling their
 // differences apart; behind such a layer it need not. Coates and Ng 2012; as a fixed first layer Jordan 2024,
 // arXiv:2404.00498, section 3.2. Letters: C channels, H W image, h w window.
 #pragma once
@@ -17,7 +17,7 @@ class Whitening {
  public:
   // For a weight (out, C, h, w); out is even and at most 2 C h w.
   explicit Whitening(const Shape& weight);
-  // Counts all windows of images f32 (N, C, H, W). They should be normalised, to about unit variance and mean 0. In
+  // Counts all windows of images f32 (N, C, H, W). They should be normalized, to about unit variance and mean 0. In
   // how many calls they come changes nothing. Throws Error(data) for another shape, or none with a window in it.
   void add(const Array& images);
   int64_t windows() const { return windows_; }  // that were added

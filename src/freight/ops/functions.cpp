@@ -243,13 +243,13 @@ void networks(FunctionList& t) {
   t.add("leaky_relu", leaky_relu, "x where positive, else slope x", {"x", {"slope", kLeakySlope}});
   t.add("elu", elu, "x where positive, else alpha (exp(x) - 1)", {"x", {"alpha", kEluAlpha}});
   t.add("softplus", Unary(softplus), "ln(1 + exp(x)), stable for large |x|", {"x"});
-  t.add("batch_norm", batch_norm, "x (N, C, ...) normalised over all axes but C, then scale and shift; its statistics",
+  t.add("batch_norm", batch_norm, "x (N, C, ...) normalized over all axes but C, then scale and shift; its statistics",
         {"x", "scale", "shift", eps});
-  t.add("batch_norm_inference", batch_norm_inference, "x (N, C, ...) normalised by given statistics (C)",
+  t.add("batch_norm_inference", batch_norm_inference, "x (N, C, ...) normalized by given statistics (C)",
         {"x", "scale", "shift", "mean", "variance", eps});
-  t.add("layer_norm", layer_norm, "x normalised over its last axes, as many as scale and shift have",
+  t.add("layer_norm", layer_norm, "x normalized over its last axes, as many as scale and shift have",
         {"x", "scale", "shift", eps});
-  t.add("group_norm", group_norm, "x (N, C, ...) normalised in `groups` groups of channels",
+  t.add("group_norm", group_norm, "x (N, C, ...) normalized in `groups` groups of channels",
         {"x", "groups", "scale", "shift", eps});
   t.add("cross_entropy", cross_entropy,
         "-ln softmax of logits (N, C, ...) at target: (N, ...) classes, or (N, C, ...) probabilities",

@@ -56,6 +56,9 @@ Tensor norm_of_matrices(const Tensor& t, const MatrixNormOptions& o, const char*
   });
 }
 
+// True for matrices whose elimination meets a pivot of exactly 0: (..., N, N) -> bool (...).
+Tensor has_zero_pivot(const LuFactor& f) { return any(equal(diagonal(f.lu), 0.0), -1); }
+
 }  // namespace
 
 Eigh eigh(const In& x, const TriangleOptions& options) {
@@ -136,12 +139,15 @@ Tensor cond(const In& x, MatrixOrder p) {
     // A matrix of zeros is singular like others, though the quotient of its singular values is NaN.
     const Tensor zero = equal(largest, 0.0);
     const bool two = p == MatrixOrder::two;
-    return where(zero, kInfinite, (two ? largest : least) / where(zero, 1.0, two ? least : largest));
+    const Tensor quotient = (two ? largest : least) / where(zero, 1.0, two ? least : largest);
+    if (t.dim(-1) != t.dim(-2)) return where(zero, kInfinite, quotient);
+    // Rounding leaves a small value where the least singular value is 0; a pivot of 0 tells them apart.
+    return where(zero, kInfinite, where(has_zero_pivot(lu_factor(t)), two ? kInfinite : 0.0, quotient));
   }
   ops::need_square(t, "cond");
   // The factors of a singular matrix have no inverse, and its condition is infinite.
   const LuFactor f = lu_factor(t);
-  const Tensor singular = any(equal(diagonal(f.lu), 0.0), -1);
+  const Tensor singular = has_zero_pivot(f);
   const Tensor identity = ops::with_batch(eye(t.dim(-1), -1, t.dtype()), ops::batch_of(t), "cond");
   const Tensor inverse = ops::solved_by_lu(f.lu, f.permutation, identity, false);
   return ops::named("cond", [&] {

@@ -1,4 +1,4 @@
-// Composite functions of neural networks: activations, normalisations, losses. Each is one node of the graph with a
+// Composite functions of neural networks: activations, normalizations, losses. Each is one node of the graph with a
 // plain definition beside it (ir/composite). N batch, C channels or classes.
 #pragma once
 #include <optional>
@@ -26,18 +26,18 @@ Tensor elu(const In& x, double alpha = kEluAlpha);
 // ln(1 + exp(x)), stable for large |x|.
 Tensor softplus(const In& x);
 
-// The result of batch_norm: normalised elements and the statistics of the batch.
+// The result of batch_norm: normalized elements and the statistics of the batch.
 struct BatchNormResult {
   Tensor y;         // (N, C, ...)
   Tensor mean;      // (C) of this batch
   Tensor variance;  // (C) of this batch, biased
 };
-// x (N, C, ...) normalised over all axes but C, then times scale (C) plus shift (C). Ioffe and Szegedy 2015.
+// x (N, C, ...) normalized over all axes but C, then times scale (C) plus shift (C). Ioffe and Szegedy 2015.
 BatchNormResult batch_norm(const In& x, const In& scale, const In& shift, double eps = 1e-5);
 // The same with given statistics mean (C), variance (C).
 Tensor batch_norm_inference(const In& x, const In& scale, const In& shift, const In& mean, const In& variance,
                             double eps = 1e-5);
-// Normalises the last axes, as many as scale and shift have. Ba et al. 2016.
+// Normalizes the last axes, as many as scale and shift have. Ba et al. 2016.
 Tensor layer_norm(const In& x, const In& scale, const In& shift, double eps = 1e-5);
 // x (N, C, ...) in `groups` groups of channels; scale, shift (C). Wu and He 2018.
 Tensor group_norm(const In& x, WholeNumber groups, const In& scale, const In& shift, double eps = 1e-5);

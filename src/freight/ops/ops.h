@@ -5,7 +5,7 @@
 #include "freight/ops/index.h"        // gather, scatter, embedding
 #include "freight/ops/indexing.h"     // x[...]
 #include "freight/ops/linalg.h"       // matmul, solve, svd
-#include "freight/ops/neural.h"       // activations, normalisation, losses
+#include "freight/ops/neural.h"       // activations, normalization, losses
 #include "freight/ops/random.h"       // random tensors, dropout
 #include "freight/ops/reduce.h"       // sum, mean, argmax
 #include "freight/ops/sequence.h"     // attention, lstm, gru

@@ -109,8 +109,8 @@ Tensor var(const In& x, const Axes& axes, const VarOptions& options) {
     ops::fail_here("var", "too few elements in ", t.type(), " over axes ", list, " for correction ",
                    options.correction);
   return ops::in_wide(t, [&](const Tensor& w) {
-    const Tensor centred = w - mean(w, axes, Keep::yes);
-    return sum(square(centred), axes, options.keep) * (1.0 / n);
+    const Tensor centered = w - mean(w, axes, Keep::yes);
+    return sum(square(centered), axes, options.keep) * (1.0 / n);
   });
 }
 

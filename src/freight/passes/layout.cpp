@@ -11,7 +11,7 @@ namespace freight::passes {
 
 namespace {
 
-// The axes from slowest to fastest by stride; extents of 1 keep their place beside their neighbours.
+// The axes from slowest to fastest by stride; extents of 1 keep their place beside their neighbors.
 std::vector<int> memory_order(const Shape& shape, const Strides& strides) {
   std::vector<int> order(static_cast<size_t>(shape.rank()));
   std::iota(order.begin(), order.end(), 0);

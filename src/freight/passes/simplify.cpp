@@ -155,7 +155,7 @@ class Simplifier {
     return one(Op::add, {}, {one(Op::slice, n.attrs, {terms[0]}), one(Op::slice, n.attrs, {terms[1]})});
   }
 
-  // x + y, each a part with zeros around it and neighbours along one axis, are one concat: the gradient of many slices
+  // x + y, each a part with zeros around it and neighbors along one axis, are one concat: the gradient of many slices
   // of a tensor costs one pass instead of one per slice.
   Value join_pads(Value x, Value y) {
     const Node p = r_.dst.def(x), q = r_.dst.def(y);  // copies: nodes are added below
@@ -187,7 +187,7 @@ class Simplifier {
     return around.low == none && around.high == none ? joined : one(Op::pad, around, {joined});
   }
 
-  // sum + pad, either way round, joining the pad with what it neighbours anywhere in the sum: zeros make no difference
+  // sum + pad, either way round, joining the pad with what it neighbors anywhere in the sum: zeros make no difference
   // to the order. Slices need not have been taken in the order in which they lie. `depth` bounds the search.
   Value join_pad(Value sum, Value pad, int depth = 8) {
     if (const Value joined = join_pads(sum, pad); joined.valid()) return joined;

@@ -255,11 +255,11 @@ const Device& Catalog::device(const std::string& name) const {
     fail(ErrorKind::usage, name, with_it.size(), " devices of the catalog have that in their names: expected one of ",
          join(with_it, ", "));
   }
-  const std::string near = nearest(name, names);
-  fail(ErrorKind::usage, name, "no device of the catalog has that name",
-       near.empty() ? "" : cat("; did you mean '", near, "'?"),
-       "; one that it lacks is described by --device-memory, --device-bandwidth and --device-tflops. It has ",
-       join(names, ", "));
+  refuse_unknown(name, {.kind = "device of the catalog",
+                        .got = name,
+                        .known = names,
+                        .all = cat("; one that it lacks is described by --device-memory, --device-bandwidth and ",
+                                   "--device-tflops. It has ", join(names, ", "))});
 }
 
 Link Catalog::link(const std::string& name) const {
@@ -275,10 +275,11 @@ Link Catalog::link(const std::string& name) const {
     if (network && gb > 0 && (!like || std::abs(std::log(l.gb / gb)) < std::abs(std::log(like->gb / gb)))) like = &l;
   }
   if (!like) {
-    const std::string near = nearest(name, names);
-    fail(ErrorKind::usage, "--link", "expected one of ", join(names, ", "),
-         ", Gbit/s of a machine as 40 or 40gbit, or a FILE, got '", excerpt(name), "'",
-         near.empty() ? "" : cat("; did you mean '", near, "'?"));
+    refuse_unknown("--link", {.kind = "link",
+                              .got = name,
+                              .known = names,
+                              .all = cat(" (expected one of ", join(names, ", "),
+                                         ", Gbit/s of a machine as 40 or 40gbit, or a FILE)")});
   }
   Link l = *like;
   l.name = cat(gbit_of(name), "gbit");

@@ -418,7 +418,7 @@ Estimate estimate(const std::vector<StepPlan>& step_plans, const Device& device,
   fill_run(e, d, c.step, c.sample, length,
            {host ? std::max(cores, 16.0) : cores, Range{kUsualHost, kBestHost} * bytes, host});
   e.limit = limit_of(e);
-  e.utilisation = mean_over_steps(d, [](const StepPlan& one) { return one.flops; }) /
+  e.utilization = mean_over_steps(d, [](const StepPlan& one) { return one.flops; }) /
                   (e.step_seconds.middle() * device.rate(compute).first * 1e12);
   if (e.run_hours.high > 0 && e.offer) e.dollars = e.run_hours * e.offer->usd();
   // From 60 % of the rated power, the average of long training runs, to all of it; host and cooling are not included.

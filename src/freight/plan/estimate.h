@@ -82,7 +82,7 @@ struct Estimate {
   std::string limit;
   bool timed = false;
   ByBound shares;          // of the computation's time
-  double utilisation = 0;  // of the dense peak, at the middle of the range
+  double utilization = 0;  // of the dense peak, at the middle of the range
   std::string assumed;     // where the times come from
   Range samples_per_second, epoch_hours, run_hours;
   Range evaluation_hours, checkpoint_hours;  // of the whole run

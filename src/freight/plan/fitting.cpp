@@ -23,7 +23,7 @@
 namespace freight::plan {
 namespace {
 
-// Flags with which a run is to be prepared again.
+// A change of the plan, with which the run is prepared again.
 struct Change {
   std::string why;
   PlanChange plan;

@@ -1,5 +1,6 @@
 // Makes a training run fit the memory, as `freight train` does. It prepares the run and compares its plan with the
-// memory; if a batch is to be chosen, or the run must be changed to fit, it prepares again with other settings.
+// memory; if a batch is to be chosen, or the run must be changed to fit, it changes the plan (PlanChange) and prepares
+// again.
 #pragma once
 #include <functional>
 #include <memory>

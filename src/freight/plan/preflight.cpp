@@ -41,7 +41,7 @@ std::vector<Mean> means_for(const StepPlan& step_plan, const std::string& parts_
     if (parts != now.parts) change.grad_accum = parts;
     if (recompute != now.recompute) change.recompute = recompute;
     if (offload != now.offload) change.offload = offload;
-    all.push_back({o, change, other ? "the batch is another" : parts != now.parts ? parts_change : ""});
+    all.push_back({o, change, other ? "the batch size differs" : parts != now.parts ? parts_change : ""});
   };
   const auto add_parts = [&](Recompute recompute, Offload offload) {
     for (int64_t parts = 2 * now.parts; parts <= now.batch; parts *= 2) add(now.batch, parts, recompute, offload);

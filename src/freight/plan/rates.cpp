@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kFormat = "freight-rates-6";
 // The number of neighbors that count, and the distance (in doublings, squared) below which they count alike.
-constexpr size_t kNeighbours = 6;
+constexpr size_t kNeighbors = 6;
 constexpr double kNear = 0.05;
 // The number of bytes moved since memory was last used matters between these limits: below, everything is found in the
 // cores' caches; above, nothing.
@@ -88,7 +88,7 @@ double Rates::seconds(const Work& work) const {
     for (size_t i = 0; i < at.size(); ++i) d += (at[i] - k.at[i]) * (at[i] - k.at[i]);
     near.emplace_back(d, k.cost);
   }
-  const size_t count = std::min(kNeighbours, near.size());
+  const size_t count = std::min(kNeighbors, near.size());
   std::partial_sort(near.begin(), near.begin() + static_cast<ptrdiff_t>(count), near.end());
   double sum = 0, weights = 0;
   for (size_t i = 0; i < count; ++i) {

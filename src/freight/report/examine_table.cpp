@@ -10,8 +10,8 @@
 
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
-#include "freight/train/row_learner.h"
-#include "freight/train/row_parts.h"
+#include "freight/tables/row_learner.h"
+#include "freight/tables/row_parts.h"
 
 namespace freight::report {
 
@@ -28,7 +28,7 @@ store::Rows thinned(const store::Rows& rows, int64_t most) {
   std::vector<int64_t> numbers;
   if (!rows.ranked) {
     for (int64_t k = 0; k < n; ++k) numbers.push_back(k * all / n);
-    return train::rows_at(rows, numbers);
+    return tables::rows_at(rows, numbers);
   }
   std::vector<int64_t> begins = rows.group_begins();
   const size_t groups = begins.size(), step = static_cast<size_t>((all + most - 1) / most);
@@ -36,7 +36,7 @@ store::Rows thinned(const store::Rows& rows, int64_t most) {
   for (size_t g = 0; g < groups; g += step) {
     for (int64_t i = begins[g]; i < begins[g + 1]; ++i) numbers.push_back(i);
   }
-  return train::rows_at(rows, numbers);
+  return tables::rows_at(rows, numbers);
 }
 
 double row_loss(const float* answer, const store::Rows& rows, int64_t i) {
@@ -49,7 +49,7 @@ double row_loss(const float* answer, const store::Rows& rows, int64_t i) {
 }
 
 double mean_loss(const Array& answers, const store::Rows& rows) {
-  if (rows.ranked) return train::evaluate(answers, rows).loss;
+  if (rows.ranked) return tables::evaluate(answers, rows).loss;
   double sum = 0, all = 0;
   for (int64_t i = 0; i < rows.count(); ++i) {
     sum += rows.weight(i) * row_loss(answers.data<float>() + i * answers.shape()[1], rows, i);

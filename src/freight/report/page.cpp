@@ -38,15 +38,8 @@ Outcome outcome(const RunRecord& run) {
 
 std::string file_name(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
 
-// The model that --model auto, --tune or --folds chose; "" if nothing was compared.
-std::string winner(const RunRecord& run) {
-  if (run.leaderboard.standings.empty()) return {};
-  const Leaderboard::Entry& best = run.leaderboard.standings.front();
-  return cat(best.learner, best.settings.empty() ? "" : " ", best.settings);
-}
-
 std::string model_text(const RunRecord& run) {
-  const std::string &asked = run.config_value("model"), chosen = winner(run);
+  const std::string &asked = run.config_value("model"), chosen = run.leaderboard.best();
   return chosen.empty() ? asked : cat(chosen, ", the best of those compared", asked == "auto" ? " (--model auto)" : "");
 }
 
@@ -241,10 +234,10 @@ std::string run_letter(size_t number) {
 std::string to_html(const std::vector<ReportedRun>& runs) {
   std::vector<std::string> names;
   for (const ReportedRun& s : runs) {
-    const std::string chosen = winner(s.run);
+    const std::string chosen = s.run.leaderboard.best();
     names.push_back(cat(file_name(s.run.path), chosen.empty() ? "" : cat(" (", chosen, ")")));
   }
-  const std::string chosen = winner(runs.front().run);
+  const std::string chosen = runs.front().run.leaderboard.best();
   std::string out = cat("<h1>",
                         runs.size() == 1 ? cat("Training run", chosen.empty() ? "" : cat(": ", escaped(chosen)))
                                          : cat(runs.size(), " training runs"),

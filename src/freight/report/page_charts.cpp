@@ -61,7 +61,7 @@ std::string charts(const std::vector<ReportedRun>& runs) {
       for (const std::string& split : runs[i].run.splits()) {
         plot.series.push_back({.label = label(i, split),
                                .points = points(runs[i].run, split, value),
-                               .colour = static_cast<int>(i),
+                               .color = static_cast<int>(i),
                                .stroke = split == "train" ? Stroke::dashed : Stroke::solid});
       }
     }
@@ -71,7 +71,7 @@ std::string charts(const std::vector<ReportedRun>& runs) {
     for (size_t i = 0; i < runs.size(); ++i) {
       plot.series.push_back({.label = runs.size() == 1 ? std::string() : run_letter(i),
                              .points = make(runs[i].run),
-                             .colour = static_cast<int>(i)});
+                             .color = static_cast<int>(i)});
     }
     return chart_of_lines(plot);
   };

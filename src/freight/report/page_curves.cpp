@@ -25,7 +25,7 @@ std::vector<Point> some_of(const std::vector<P>& points, size_t most) {
   return out;
 }
 
-Series diagonal() { return {.points = {{0, 0}, {1, 1}}, .colour = 4, .stroke = Stroke::dashed, .value_at_end = false}; }
+Series diagonal() { return {.points = {{0, 0}, {1, 1}}, .color = 4, .stroke = Stroke::dashed, .value_at_end = false}; }
 
 // A plot of fractions against fractions: both axes go from 0 to 1.
 Plot plot_of_shares(const char* title, const char* x, const char* y) {
@@ -47,11 +47,11 @@ std::string class_curves(const Examination& e) {
     const metrics::ThresholdCurves& c = e.curves[i].curves;
     if (c.roc.empty()) continue;
     const std::string name = shortened(e.classes[static_cast<size_t>(e.curves[i].number)], 16);
-    const auto colour = static_cast<int>(i);
+    const auto color = static_cast<int>(i);
     roc.series.push_back(
-        {.label = name, .points = some_of(c.roc, kCurvePoints), .colour = colour, .value_at_end = false});
+        {.label = name, .points = some_of(c.roc, kCurvePoints), .color = color, .value_at_end = false});
     precision.series.push_back(
-        {.label = name, .points = some_of(c.precision_recall, kCurvePoints), .colour = colour, .value_at_end = false});
+        {.label = name, .points = some_of(c.precision_recall, kCurvePoints), .color = color, .value_at_end = false});
     rows.push_back({e.classes[static_cast<size_t>(e.curves[i].number)], with_commas(c.positives), figure(c.area),
                     figure(c.average_precision),
                     percent(static_cast<double>(c.positives) / static_cast<double>(c.positives + c.negatives))});
@@ -71,7 +71,7 @@ std::string class_curves(const Examination& e) {
   kept.series.push_back(diagonal());
   std::vector<Point> points;
   for (const metrics::CalibrationBin& b : e.calibration) points.push_back({b.said, b.found});
-  kept.series.push_back({.points = points, .colour = 0, .value_at_end = false});
+  kept.series.push_back({.points = points, .color = 0, .value_at_end = false});
   std::string charts = rows.empty() ? std::string() : chart(roc) + chart(precision);
   if (!e.calibration.empty()) {
     charts += chart(kept);
@@ -109,13 +109,13 @@ std::string residual_charts(const Examination& e) {
   const Plot errors_over{.title = "Residuals",
                          .x_label = "prediction",
                          .y_label = "true value - prediction",
-                         .series = {{.points = scatter, .colour = 0, .stroke = Stroke::none, .value_at_end = false}},
+                         .series = {{.points = scatter, .color = 0, .stroke = Stroke::none, .value_at_end = false}},
                          .scale = Plot::Scale::linear,
                          .x_from_zero = false};
   const Plot spread{.title = "How often",
                     .x_label = "true value - prediction, the middle 98 %",
                     .y_label = "samples",
-                    .series = {{.points = counts, .colour = 0, .value_at_end = false}},
+                    .series = {{.points = counts, .color = 0, .value_at_end = false}},
                     .scale = Plot::Scale::linear,
                     .x_from_zero = false,
                     .from_zero = true};

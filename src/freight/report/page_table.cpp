@@ -53,7 +53,7 @@ std::string dependence_charts(const TableExamination& t) {
                 .x_from_zero = false};
       for (size_t o = 0; o < d.answers.size(); ++o) {
         Series s{
-            .label = shortened(d.outputs[o], 16), .points = {}, .colour = static_cast<int>(o), .value_at_end = false};
+            .label = shortened(d.outputs[o], 16), .points = {}, .color = static_cast<int>(o), .value_at_end = false};
         for (size_t i = 0; i < d.at.size(); ++i) s.points.push_back({d.at[i], d.answers[o][i]});
         plot.series.push_back(std::move(s));
       }
@@ -106,10 +106,10 @@ std::string table_section(const TableExamination& t) {
   return importance_table(t) + dependence_charts(t) + worst_table(t);
 }
 
-std::string leaderboard_section(const Leaderboard& board) {
+std::string leaderboard_section(const tables::Leaderboard& board) {
   if (board.standings.empty()) return {};
   std::vector<std::vector<std::string>> rows;
-  for (const Leaderboard::Entry& s : board.standings) {
+  for (const tables::ModelScore& s : board.standings) {
     rows.push_back({s.learner, s.deviation > 0 ? cat(figure(s.mean), " \u00b1 ", figure(s.deviation)) : figure(s.mean),
                     cat(s.folds), cat(with_commas(s.rows), s.whole ? "" : " (a fraction)"), time_of(s.fit_seconds),
                     time_of(s.row_seconds), human_bytes(s.bytes), s.settings});

@@ -25,7 +25,7 @@ Lane of_rank(const StepTimes& t) {
 }
 
 Lane of_sums(const StepTimes& t) {
-  Lane lane{.label = "gradient all-reduce", .colour = 1};
+  Lane lane{.label = "gradient all-reduce", .color = 1};
   double at = 0;
   for (const StepTimes::Sum& s : t.sums) {
     add(lane.bars, "nothing to reduce", s.begin - at, Filling::empty);

@@ -97,8 +97,8 @@ double text_width(const std::string& text, double character = kPlotCharacter) {
   return character * static_cast<double>(characters);
 }
 
-std::string mark(int colour, double x, double y, double r) {
-  switch (colour % kColours) {
+std::string mark(int color, double x, double y, double r) {
+  switch (color % kColors) {
     case 0: return cat("<circle cx=\"", at(x), "\" cy=\"", at(y), "\" r=\"", at(r), "\"");
     case 1:
       return cat("<rect x=\"", at(x - r), "\" y=\"", at(y - r), "\" width=\"", at(2 * r), "\" height=\"", at(2 * r),
@@ -120,7 +120,7 @@ std::string mark(int colour, double x, double y, double r) {
 
 std::string classes(const Series& s) {
   constexpr const char* kStrokes[] = {"", " dashed", " marks"};
-  return cat("s", s.colour % kColours, kStrokes[static_cast<size_t>(s.stroke)]);
+  return cat("s", s.color % kColors, kStrokes[static_cast<size_t>(s.stroke)]);
 }
 
 // The name of a line with its last value; empty for a line without a name, or that is not visible.
@@ -163,11 +163,11 @@ class Line {
 
  private:
   std::string dot(const Point& p, double px, double py) const {
-    return cat(mark(series_.colour, px, py, series_.stroke == Stroke::dashed ? 1.6 : 2.4), "><title>",
+    return cat(mark(series_.color, px, py, series_.stroke == Stroke::dashed ? 1.6 : 2.4), "><title>",
                escaped(cat(series_.label, " ", figure(p.y), " at ", figure(p.x))), "</title>",
-               series_.colour % kColours == 0   ? "</circle>"
-               : series_.colour % kColours == 1 ? "</rect>"
-                                                : "</path>");
+               series_.color % kColors == 0   ? "</circle>"
+               : series_.color % kColors == 1 ? "</rect>"
+                                              : "</path>");
   }
   // A cross for a value that is not finite.
   std::string lost(const Point& p) const {
@@ -207,8 +207,8 @@ std::string end_labels(const std::vector<Line>& lines, double x, double top, dou
     if (std::fabs(l.y - end.y) > 5 || x - end.x > 12) {
       out += cat("<path class=\"leader\" d=\"M", at(end.x + 4), " ", at(end.y), "L", at(x - 2), " ", at(l.y), "\"/>");
     }
-    out += cat("<text class=\"end s", l.line->series().colour % kColours, "\" x=\"", at(x), "\" y=\"", at(l.y + 4),
-               "\">", escaped(l.line->label()), "</text>");
+    out += cat("<text class=\"end s", l.line->series().color % kColors, "\" x=\"", at(x), "\" y=\"", at(l.y + 4), "\">",
+               escaped(l.line->label()), "</text>");
   }
   return out;
 }
@@ -355,9 +355,9 @@ svg.plot text.end{fill:currentColor;font-weight:600}
 )";
 }
 
-std::string legend_mark(int colour, Stroke stroke) {
-  return cat("<svg class=\"key s", colour % kColours, "\" viewBox=\"0 0 24 12\" aria-hidden=\"true\"><g class=\"line ",
-             classes({.colour = colour, .stroke = stroke}), "\"><path d=\"M1 6H23\"/>", mark(colour, 12, 6, 3.4),
+std::string legend_mark(int color, Stroke stroke) {
+  return cat("<svg class=\"key s", color % kColors, "\" viewBox=\"0 0 24 12\" aria-hidden=\"true\"><g class=\"line ",
+             classes({.color = color, .stroke = stroke}), "\"><path d=\"M1 6H23\"/>", mark(color, 12, 6, 3.4),
              "/></g></svg>");
 }
 

@@ -14,12 +14,12 @@ struct Point {
 };
 
 enum class Stroke : uint8_t { solid, dashed, none };  // none: marks only
-inline constexpr int kColours = 6;                    // classes s0 to s5, each with its own mark
+inline constexpr int kColors = 6;                     // classes s0 to s5, each with its own mark
 
 struct Series {
   std::string label = {};          // at the line's end; dashed lines lose their labels first if there is no space
   std::vector<Point> points = {};  // x ascends and is finite, and above 0 on a log scale
-  int colour = 0;                  // from 0; from kColours on they repeat
+  int color = 0;                   // from 0; from kColors on they repeat
   Stroke stroke = Stroke::solid;
   bool value_at_end = true;  // adds the last point's value to the label
 };
@@ -44,7 +44,7 @@ std::string to_svg(const Plot& plot);
 // The style rules of to_svg's classes. The page defines the colors: --ink, --muted, --rule, --paper, --s0 to --s5.
 const char* plot_style();
 // A small <svg> with the mark of a color on its line, for a legend.
-std::string legend_mark(int colour, Stroke stroke = Stroke::solid);
+std::string legend_mark(int color, Stroke stroke = Stroke::solid);
 
 // About `count` round numbers (1, 2 or 5 times a power of ten) within [low, high].
 std::vector<double> ticks(double low, double high, int count);

@@ -72,30 +72,6 @@ Json part(const Json& j, const char* key) {
   return it != j.end() && it->is_object() ? *it : Json::object();
 }
 
-Leaderboard leaderboard_in(const Json& j) {
-  Leaderboard board{.metric = text(j, "metric"), .seconds = number(j, "seconds"), .standings = {}, .left_out = {}};
-  const auto list = [&](const char* key) {
-    const auto it = j.find(key);
-    return it != j.end() && it->is_array() ? *it : Json::array();
-  };
-  for (const Json& s : list("standings")) {
-    if (!s.is_object()) continue;
-    const auto whole = s.find("whole");
-    board.standings.push_back({.learner = text(s, "learner"),
-                               .settings = text(s, "settings"),
-                               .mean = number(s, "mean"),
-                               .deviation = number(s, "deviation"),
-                               .fit_seconds = number(s, "fit_seconds"),
-                               .row_seconds = number(s, "row_seconds"),
-                               .bytes = number(s, "bytes"),
-                               .folds = integer(s, "folds"),
-                               .rows = integer(s, "rows"),
-                               .whole = whole == s.end() || *whole != false});
-  }
-  for (const Json& why : list("left_out")) board.left_out.push_back(text_of(why));
-  return board;
-}
-
 // Reads a step's times; empty unless each sum begins after the one before it and ends within the step.
 StepTimes step_times_in(const Json& j) {
   StepTimes t{
@@ -135,7 +111,7 @@ void read_outcome(RunRecord& run, const Json& j) {
   run.planned_bytes = number(plan, "planned_bytes");
   run.measured_bytes = number(plan, "measured_bytes");
   run.timeline = step_times_in(part(j, "timeline"));
-  run.leaderboard = leaderboard_in(part(j, "leaderboard"));
+  run.leaderboard = tables::leaderboard_in(part(j, "leaderboard").dump(-1, ' ', false, Json::error_handler_t::replace));
   if (const auto argv = j.find("argv"); argv != j.end() && argv->is_array()) {
     run.command = "freight train";
     for (const Json& a : *argv) run.command += " " + shell_word(text_of(a));
@@ -204,7 +180,7 @@ RunRecord read_run(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) fail(ErrorKind::data, path, "there is no such directory; expected that of a run");
   if (!fs::is_directory(path, error)) {
-    fail(ErrorKind::data, path, "is a file, expected the directory of a run, as freight train -o DIR makes it");
+    fail(ErrorKind::data, path, "is a file, expected the directory of a run, which freight train -o DIR creates");
   }
   if (!io::file_exists(run.path + "/run.json") && !io::file_exists(run.path + "/metrics.jsonl")) {
     fail(ErrorKind::data, path, "not the directory of a run: it has neither run.json nor metrics.jsonl");

@@ -7,25 +7,11 @@
 #include <vector>
 
 #include "freight/io/metrics.h"
+#include "freight/tables/leaderboard.h"
 
 namespace freight::report {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;  // name and value, in the order of the file
-
-// The learners and settings that were compared before the run's model was fitted, the chosen one first.
-struct Leaderboard {
-  struct Entry {
-    std::string learner, settings;
-    double mean = 0, deviation = 0;  // of the metric over the folds
-    double fit_seconds = 0, row_seconds = 0, bytes = 0;
-    int64_t folds = 0, rows = 0;
-    bool whole = true;  // false: measured on some of the rows only
-  };
-  std::string metric;
-  double seconds = 0;
-  std::vector<Entry> standings;
-  std::vector<std::string> left_out;  // "gbdt: why"
-};
 
 // The times of a step of several ranks, in seconds since its beginning (job/step_timeline.h).
 struct StepTimes {
@@ -49,7 +35,7 @@ struct RunRecord {
   // From run.json; empty or 0 if missing there.
   std::string status, version, host, device, compute, command, data, fingerprint;
   StepTimes timeline;
-  Leaderboard leaderboard;  // empty if nothing was compared
+  tables::Leaderboard leaderboard;  // empty if nothing was compared
   int64_t exit_code = 0, threads = 0, train_count = 0, test_count = 0, steps = 0, bad_samples = 0;
   double planned_bytes = 0, measured_bytes = 0;  // of memory; 0: not recorded
   double train_seconds = 0, time = 0;            // `time`: of the last change of the status, in seconds since 1970

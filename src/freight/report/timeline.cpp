@@ -57,21 +57,21 @@ const char* class_of(Filling f) {
 bool patterned(Filling f) { return f == Filling::hatched || f == Filling::crossed; }
 
 // The attribute that refers to the pattern of a filling in a color; "" for fillings without one.
-std::string fill_of(Filling f, int colour) {
-  return patterned(f) ? cat(" fill=\"url(#", class_of(f), "-", colour, ")\"") : "";
+std::string fill_of(Filling f, int color) {
+  return patterned(f) ? cat(" fill=\"url(#", class_of(f), "-", color, ")\"") : "";
 }
 
 // The pattern itself, whose color is its own, not that of the element it fills.
-std::string pattern_of(Filling f, int colour) {
+std::string pattern_of(Filling f, int color) {
   return cat(
-      "<pattern id=\"", class_of(f), "-", colour, "\" class=\"s", colour,
+      "<pattern id=\"", class_of(f), "-", color, "\" class=\"s", color,
       "\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\"><path d=\"M0 0V6",
       f == Filling::crossed ? "M0 0H6" : "", "\" stroke=\"currentColor\" stroke-width=\"2\"/></pattern>");
 }
 
 std::string drawn(const Lane& lane, double top) {
   const double sum = total(lane);
-  std::string out = cat("<g class=\"lane s", lane.colour % kColours, lane.dashed ? " dashed" : "",
+  std::string out = cat("<g class=\"lane s", lane.color % kColors, lane.dashed ? " dashed" : "",
                         "\"><text class=\"name\" x=\"0\" y=\"", fixed(top + 13, 1), "\">", escaped(lane.label), ", ",
                         milliseconds(sum), "</text>");
   const double y = top + 20;
@@ -80,7 +80,7 @@ std::string drawn(const Lane& lane, double top) {
     const double x = at / sum * kTimelineWidth, width = b.seconds / sum * kTimelineWidth;
     at += b.seconds;
     out += cat("<g><rect class=\"", class_of(b.filling), "\" x=\"", fixed(x, 2), "\" y=\"", fixed(y, 1), "\" width=\"",
-               fixed(width, 2), "\" height=\"", fixed(kBar, 0), "\"", fill_of(b.filling, lane.colour % kColours),
+               fixed(width, 2), "\" height=\"", fixed(kBar, 0), "\"", fill_of(b.filling, lane.color % kColors),
                "><title>", escaped(b.label), ", ", milliseconds(b.seconds), "</title></rect>");
     const auto room = static_cast<size_t>(std::max(0.0, (width - 6) / kTimelineCharacter));
     if (room >= 8 || b.label.size() <= room) {
@@ -108,7 +108,7 @@ std::string to_svg(const std::vector<Lane>& lanes, const std::string& title) {
   double top = 0;
   for (const Lane& lane : lanes) {
     if (!(total(lane) > 0)) continue;
-    for (const Filling f : {Filling::hatched, Filling::crossed}) patterns += pattern_of(f, lane.colour % kColours);
+    for (const Filling f : {Filling::hatched, Filling::crossed}) patterns += pattern_of(f, lane.color % kColors);
     body += drawn(lane, top);
     top += kLane;
   }

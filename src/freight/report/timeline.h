@@ -18,7 +18,7 @@ struct Bar {
 struct Lane {
   std::string label;
   std::vector<Bar> bars = {};  // one after the other
-  int colour = 0;              // as in plots
+  int color = 0;               // as in plots
   bool dashed = false;         // dashed frames: for times that were not measured
 };
 

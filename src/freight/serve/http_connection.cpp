@@ -296,7 +296,7 @@ void HttpConnection::set_answers() {
       write(reply, response);
     } else if (response.body.empty()) {
       write(error(response.status,
-                  cat(reason(response.status), ": no sound HTTP/1.1, or a header line longer than 8192 bytes")),
+                  cat(reason(response.status), ": malformed HTTP/1.1, or a header line longer than 8192 bytes")),
             response);
     }
     if (!keep_open_) response.set_header("Connection", "close");
@@ -328,7 +328,7 @@ bool HttpConnection::has_body(const httplib::Request& r) const {
 Reply HttpConnection::read_body(const httplib::Request& request, const httplib::ContentReader& reader) {
   if (request.is_multipart_form_data()) {  // httplib reads these with another type of reader
     keep_open_ = false;
-    return error(415, "a form is no input: send the file's bytes as the body (curl --data-binary @FILE)");
+    return error(415, "a form is not an input: send the file's bytes as the body (curl --data-binary @FILE)");
   }
   std::string body;
   Held held{shared_.held};

@@ -37,7 +37,7 @@ std::string checked_name(std::string name, const store::Bundle& bundle) {
                          std::string::npos &&
                      !name.empty() && name[0] != '.';
   if (!sound) {
-    fail(ErrorKind::usage, name, "is no name for a served model: letters, digits, '_', '-' and '.' make one; ",
+    fail(ErrorKind::usage, name, "is not a name for a served model: expected letters, digits, '_', '-' and '.'; ",
          "give another as NAME=FILE");
   }
   return name;

@@ -49,7 +49,7 @@ class Reader : public nlohmann::json_sax<json> {
   std::vector<Data> data;
 
   bool null() override {
-    if (in_data()) refuse("null is no element of a tensor (NaN has no JSON form)");
+    if (in_data()) refuse("null is not an element of a tensor (NaN has no JSON form)");
     return add(nullptr);
   }
   bool boolean(bool value) override {
@@ -70,7 +70,7 @@ class Reader : public nlohmann::json_sax<json> {
   }
   bool binary(binary_t&) override { return false; }
   bool start_object(size_t) override {
-    if (in_data()) refuse("an object is no element of a tensor");
+    if (in_data()) refuse("an object is not an element of a tensor");
     return open(json::object());
   }
   bool start_array(size_t) override {
@@ -275,7 +275,7 @@ struct Parser {
     }
     const size_t size = size_of(array_type(t.type));
     if (bytes.size() % size != 0) {
-      refuse("input \"", excerpt(t.name), "\": ", bytes.size(), " bytes are no whole number of ", to_string(t.type));
+      refuse("input \"", excerpt(t.name), "\": ", bytes.size(), " bytes are not a whole number of ", to_string(t.type));
     }
     check_count(bytes.size() / size, t);
     t.values = Array(array_type(t.type), t.shape);

@@ -132,7 +132,7 @@ Routes::Found Routes::find_model(const std::string& name, const std::string& res
   return {{}, cat("of model ", name, " there are ready, config and infer")};
 }
 
-bool Routes::authorised(const Request& request) const {
+bool Routes::authorized(const Request& request) const {
   if (token_.empty()) return true;
   const std::string got = request.header("Authorization");
   const size_t end = got.find(' ');  // RFC 7235: a scheme in any case, blanks, the token
@@ -143,7 +143,7 @@ bool Routes::authorised(const Request& request) const {
 
 std::optional<Reply> Routes::admit(const Request& request) const {
   const Found found = find(request.path());
-  if (!(found.route && found.route->open) && !authorised(request)) {
+  if (!(found.route && found.route->open) && !authorized(request)) {
     Reply r = error(401, "this server needs a token: send the header Authorization: Bearer TOKEN");
     r.headers.emplace_back("WWW-Authenticate", "Bearer");
     return r;

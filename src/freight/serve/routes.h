@@ -41,7 +41,7 @@ class Routes {
   Found find_model(const std::string& name, const std::string& rest) const;
   ServedModel* model_named(const std::string& name) const;
   std::string no_model(const std::string& name) const;
-  bool authorised(const Request& request) const;
+  bool authorized(const Request& request) const;
 
   Reply page() const;
   Reply infer(ServedModel& model, const Request& request);

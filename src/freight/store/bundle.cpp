@@ -73,21 +73,6 @@ std::vector<std::string> known_learners() {
   return names;
 }
 
-// Reads a file and verifies its hash.
-io::SafeTensors load_sealed(const std::string& path) {
-  io::SafeTensors file = io::load_weights_file(path);
-  const auto seal = file.metadata.find(kSeal);
-  if (seal == file.metadata.end()) return file;
-  if (const std::string now = seal_of(file); now != seal->second) {
-    damaged(
-        path,
-        cat("the content differs from what was saved: its XXH3 is ", now, ", expected ", seal->second,
-            ", according to the metadata; fetch the file again, or, if another program changed it on purpose, remove ",
-            kSeal, " out of the metadata"));
-  }
-  return file;
-}
-
 std::vector<nn::NamedArray> arrays(const io::SafeTensors& file) {
   std::vector<nn::NamedArray> all;
   for (const auto& [name, array] : file.tensors) {
@@ -101,8 +86,9 @@ void need_same(const data::Tokenizer& tokens, const io::SafeTensors& file, const
   const Array own = tokens.stored();
   if (!stored || (stored->bytes() == own.bytes() && std::memcmp(stored->raw(), own.raw(), own.bytes()) == 0)) return;
   fail(ErrorKind::checkpoint, path,
-       "the vocabulary is not that of these weights: it is built again from the training texts, and its numbers mean "
-       "other tokens; weights of a text model require the data, split and tokenizer that they were trained with");
+       "the weights were trained with a different vocabulary: the vocabulary is built from the training texts; weights "
+       "of "
+       "a text model require the data, split and tokenizer that they were trained with");
 }
 
 void load_tokenizer(Preprocessing& p, const json& j, const io::SafeTensors& file, const std::string& path) {
@@ -251,6 +237,20 @@ io::SafeTensors sealed(io::SafeTensors file) {
 void save_bundle(const std::string& path, const Bundle& bundle) {
   if (bundle.net()) models::check_spec(bundle.model);
   io::save_safetensors(path, sealed(to_file(bundle)));
+}
+
+io::SafeTensors load_sealed(const std::string& path) {
+  io::SafeTensors file = io::load_weights_file(path);
+  const auto seal = file.metadata.find(kSeal);
+  if (seal == file.metadata.end()) return file;
+  if (const std::string now = seal_of(file); now != seal->second) {
+    damaged(
+        path,
+        cat("the content differs from what was saved: its XXH3 is ", now, ", expected ", seal->second,
+            ", according to the metadata; fetch the file again, or, if another program changed it on purpose, remove ",
+            kSeal, " out of the metadata"));
+  }
+  return file;
 }
 
 Bundle load_bundle(const std::string& path) {

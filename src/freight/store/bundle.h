@@ -80,6 +80,8 @@ Bundle load_bundle(const std::string& path);
 // is for networks only.
 Bundle load_net(const std::string& path, const std::string& what);
 void need_net(const Bundle& bundle, const std::string& path, const std::string& what);
+// The contents of a file of io/weights_file.h, with its hash verified if it has one.
+io::SafeTensors load_sealed(const std::string& path);
 // The bundle in a file's contents; `path` names it in messages.
 Bundle from_file(const io::SafeTensors& file, const std::string& path);
 // Loads weights by name into a model from a file of io/weights_file.h (a bundle, or names of torchvision, timm or

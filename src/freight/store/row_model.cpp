@@ -13,6 +13,7 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/data/columns.h"
 
 namespace freight::store {
@@ -216,9 +217,8 @@ std::vector<size_t> places_of(const std::vector<Column>& columns, const std::vec
     const std::string& source = column.source_name();
     const auto at = place_of.find(source);
     if (at == place_of.end()) {
-      const std::string near = nearest(source, names);
       fail(ErrorKind::data, name, "there is no column ", excerpt(source), ", which the model expects: got ",
-           excerpt(join(names, ", ")), near.empty() ? "" : cat("; is it ", excerpt(near), "?"));
+           excerpt(join(names, ", ")), did_you_mean(source, names));
     }
     if (twice.contains(source)) {
       fail(ErrorKind::data, name, "column ", excerpt(source), " appears twice: expected each once");

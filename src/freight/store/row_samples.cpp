@@ -103,7 +103,7 @@ RowSamples read_samples(const io::SafeTensors& file, const std::string& path, co
     const auto words = static_cast<double>(column.levels.size());
     if (column.words && !missing && v != kUnknownWord && !(v == std::floor(v) && v >= 0 && v < words)) {
       fail(ErrorKind::checkpoint, path, "the tensor ", kSampleRows, " holds ", v, " in column ", excerpt(column.name),
-           ", which has ", words, " words");
+           ", which has ", words, " categories");
     }
     out.rows.data<double>()[i] = missing ? std::numeric_limits<double>::quiet_NaN() : v;
   }

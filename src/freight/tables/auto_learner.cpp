@@ -12,7 +12,7 @@ namespace freight::tables {
 
 namespace {
 
-bool has_flag(const train::RowLearner& learner, const char* flag) {
+bool has_flag(const RowLearner& learner, const char* flag) {
   const std::vector<std::string> flags = learner.flags();
   return std::find(flags.begin(), flags.end(), flag) != flags.end();
 }
@@ -27,7 +27,7 @@ bool tells_counts(const store::Rows& rows) {
 }
 
 // The learners that are worth comparing, the quick ones first; those that are not registered are skipped.
-std::vector<std::string> names_for(const train::RowData& data) {
+std::vector<std::string> names_for(const RowData& data) {
   std::vector<std::string> names;
   if (data.train.ranked) return {"gbdt"};
   if (!data.shape.classes.empty()) names.emplace_back("logistic");
@@ -41,17 +41,17 @@ std::vector<std::string> names_for(const train::RowData& data) {
 // columns are better, in others often those that see all. A setting of the user's is kept.
 constexpr double kPart = 0.8;
 
-std::vector<train::Candidate> with_parts(train::Candidate usual) {
+std::vector<Candidate> with_parts(Candidate usual) {
   if (usual.config.model != "gbdt" || usual.config.subsample > 0 || usual.config.colsample > 0) return {usual};
-  train::Candidate parts = usual;
+  Candidate parts = usual;
   parts.config.subsample = parts.config.colsample = kPart;
   parts.settings =
       cat("--subsample ", kPart, " --colsample ", kPart, usual.settings.empty() ? "" : " ", usual.settings);
   return {std::move(usual), std::move(parts)};
 }
 
-const train::RowLearner* registered(const std::string& name) {
-  return dynamic_cast<const train::RowLearner*>(train::find_learner(name));
+const RowLearner* registered(const std::string& name) {
+  return dynamic_cast<const RowLearner*>(train::find_learner(name));
 }
 
 }  // namespace
@@ -61,20 +61,20 @@ std::vector<std::string> AutoLearner::flags() const {
 }
 
 bool AutoLearner::runs_on(const std::string& device) const {
-  const train::RowLearner* const trees = registered("gbdt");
+  const RowLearner* const trees = registered("gbdt");
   return trees && trees->runs_on(device);
 }
 
-train::RowData AutoLearner::read(const train::RowSource& source) const { return read_table(source); }
+RowData AutoLearner::read(const RowSource& source) const { return read_table(source); }
 
-std::vector<train::Candidate> AutoLearner::candidates(const train::Config& config, const train::RowData& data,
-                                                      std::vector<std::string>& left_out) const {
-  std::vector<train::Candidate> all;
+std::vector<Candidate> AutoLearner::candidates(const train::Config& config, const RowData& data,
+                                               std::vector<std::string>& left_out) const {
+  std::vector<Candidate> all;
   const bool on_device = config.backend != "auto" && config.backend != "cpu";
   for (const std::string& name : names_for(data)) {
-    const train::RowLearner* const learner = registered(name);
+    const RowLearner* const learner = registered(name);
     if (!learner) continue;
-    train::Candidate c{.learner = learner, .config = config};
+    Candidate c{.learner = learner, .config = config};
     c.config.model = name;
     learner->choose(c.config);
     if (config.class_weight != "none" && !has_flag(*learner, "--class-weight")) {
@@ -99,7 +99,7 @@ std::vector<train::Candidate> AutoLearner::candidates(const train::Config& confi
       left_out.push_back(cat(name, ": ", e.what()));
       continue;
     }
-    for (train::Candidate& one : with_parts(std::move(c))) all.push_back(std::move(one));
+    for (Candidate& one : with_parts(std::move(c))) all.push_back(std::move(one));
   }
   if (all.empty()) {
     fail(ErrorKind::runtime, "--model", "auto has nothing to compare: ", join(left_out, "; "));
@@ -107,10 +107,10 @@ std::vector<train::Candidate> AutoLearner::candidates(const train::Config& confi
   return all;
 }
 
-train::Cost AutoLearner::cost(const train::Config& config, const train::RowData& data) const {
+train::Cost AutoLearner::cost(const train::Config& config, const RowData& data) const {
   std::vector<std::string> ignored;
   train::Cost most;
-  for (const train::Candidate& c : candidates(config, data, ignored)) {
+  for (const Candidate& c : candidates(config, data, ignored)) {
     const train::Cost one = c.learner->cost(c.config, data);
     most.bytes = std::max(most.bytes, one.bytes);
     most.seconds = std::max(most.seconds, one.seconds);
@@ -118,8 +118,8 @@ train::Cost AutoLearner::cost(const train::Config& config, const train::RowData&
   return most;
 }
 
-std::shared_ptr<const store::RowModel> AutoLearner::fit(const train::Config&, const train::RowData&,
-                                                        const std::function<bool(const train::Round&)>&) const {
+std::shared_ptr<const store::RowModel> AutoLearner::fit(const train::Config&, const RowData&,
+                                                        const std::function<bool(const Round&)>&) const {
   fail(ErrorKind::usage, "AutoLearner::fit", "auto compares models in a run (train::prepare), and fits none itself");
 }
 

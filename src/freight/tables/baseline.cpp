@@ -39,17 +39,17 @@ std::shared_ptr<const store::RowModel> read_baseline(const io::SafeTensors& file
   return std::make_shared<Baseline>(*answer, !shape.classes.empty());
 }
 
-train::RowData BaselineLearner::read(const train::RowSource& source) const { return read_table(source); }
+RowData BaselineLearner::read(const RowSource& source) const { return read_table(source); }
 
-train::Cost BaselineLearner::cost(const train::Config&, const train::RowData& data) const {
+train::Cost BaselineLearner::cost(const train::Config&, const RowData& data) const {
   const double outputs = static_cast<double>(std::max<size_t>(data.shape.classes.size(), 1));
   constexpr double kRowsPerSecond = 1e8;  // one pass over labels in memory
   return {.bytes = outputs * (sizeof(double) + sizeof(float)),
           .seconds = static_cast<double>(data.train.count()) / kRowsPerSecond};
 }
 
-std::shared_ptr<const store::RowModel> BaselineLearner::fit(
-    const train::Config&, const train::RowData& data, const std::function<bool(const train::Round&)>& on_round) const {
+std::shared_ptr<const store::RowModel> BaselineLearner::fit(const train::Config&, const RowData& data,
+                                                            const std::function<bool(const Round&)>& on_round) const {
   const bool classes = data.train.classification();
   const auto k = std::max<int64_t>(static_cast<int64_t>(data.shape.classes.size()), 1);
   std::vector<double> sums(static_cast<size_t>(k));
@@ -68,7 +68,7 @@ std::shared_ptr<const store::RowModel> BaselineLearner::fit(
     answer.data<float>()[i] = static_cast<float>(sums[static_cast<size_t>(i)] / all);
   }
   auto model = std::make_shared<const Baseline>(answer, classes);
-  on_round({.loss = train::evaluate(*model, data.train).loss, .model = model.get()});
+  on_round({.loss = evaluate(*model, data.train).loss, .model = model.get()});
   return model;
 }
 

@@ -1,10 +1,10 @@
-// The baseline: it reads no column and always predicts the class frequencies of the training rows, or their mean. What
-// a model gains over it is learned from the columns.
+// The baseline: it reads no column and always predicts the class frequencies or the mean of the training rows. Any
+// improvement over it was learned from the columns.
 #pragma once
 #include <memory>
 #include <string>
 
-#include "freight/train/row_learner.h"
+#include "freight/tables/row_learner.h"
 
 namespace freight::tables {
 
@@ -25,16 +25,16 @@ class Baseline : public store::RowModel {
 std::shared_ptr<const store::RowModel> read_baseline(const io::SafeTensors& file, const std::string& path,
                                                      const store::RowShape& shape);
 
-class BaselineLearner : public train::RowLearner {
+class BaselineLearner : public RowLearner {
  public:
   std::string name() const override { return "baseline"; }
   std::string doc() const override { return "class frequencies, or the mean: a baseline to beat"; }
   bool reads_held_out(const train::Config&) const override { return false; }
   std::vector<std::string> flags() const override { return {"--weight-column"}; }
-  train::RowData read(const train::RowSource& source) const override;
-  train::Cost cost(const train::Config& config, const train::RowData& data) const override;
-  std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
-                                             const std::function<bool(const train::Round&)>& on_round) const override;
+  RowData read(const RowSource& source) const override;
+  train::Cost cost(const train::Config& config, const RowData& data) const override;
+  std::shared_ptr<const store::RowModel> fit(const train::Config& config, const RowData& data,
+                                             const std::function<bool(const Round&)>& on_round) const override;
 };
 
 }  // namespace freight::tables

@@ -35,7 +35,7 @@ const KindRow& row_of_kind(LinearKind kind) {
 constexpr std::array<const char*, 4> kLinks = {"identity", "log", "logit", "softmax"};  // by Link
 constexpr const char* kLink = "linear.link";
 constexpr const char* kTerms = "linear.terms";    // i64 (width, 2): column, level
-constexpr const char* kCentres = "linear.means";  // f64 (width, 2): mean, scale
+constexpr const char* kCenters = "linear.means";  // f64 (width, 2): mean, scale
 constexpr const char* kWeights = "linear.weights";
 constexpr const char* kIntercepts = "linear.intercepts";
 constexpr const char* kErrors = "linear.errors";
@@ -158,17 +158,17 @@ std::vector<std::string> LinearModel::lines() const {
 }
 
 void LinearModel::write(io::SafeTensors& file) const {
-  Array terms(DType::i64, {design_.width(), 2}), centres(DType::f64, {design_.width(), 2});
+  Array terms(DType::i64, {design_.width(), 2}), centers(DType::f64, {design_.width(), 2});
   for (int64_t i = 0; i < design_.width(); ++i) {
     const DesignTerm& term = design_.terms()[static_cast<size_t>(i)];
     terms.data<int64_t>()[2 * i] = term.column;
     terms.data<int64_t>()[2 * i + 1] = term.level;
-    centres.data<double>()[2 * i] = term.mean;
-    centres.data<double>()[2 * i + 1] = term.scale;
+    centers.data<double>()[2 * i] = term.mean;
+    centers.data<double>()[2 * i + 1] = term.scale;
   }
   file.metadata[kLink] = kLinks[static_cast<size_t>(link_)];
   file.tensors.emplace_back(kTerms, terms);
-  file.tensors.emplace_back(kCentres, centres);
+  file.tensors.emplace_back(kCenters, centers);
   file.tensors.emplace_back(kWeights, fit_.weights);
   file.tensors.emplace_back(kIntercepts, fit_.intercepts);
   file.tensors.emplace_back(kErrors, fit_.errors);
@@ -195,13 +195,13 @@ Design read_design(const io::SafeTensors& file, const std::string& path, const s
   const Array* const found = file.find(kTerms);
   const int64_t width = found && found->shape().rank() == 2 ? found->shape()[0] : 0;
   const Array &terms = need(file, path, kTerms, DType::i64, {width, 2}),
-              &centres = need(file, path, kCentres, DType::f64, {width, 2});
+              &centers = need(file, path, kCenters, DType::f64, {width, 2});
   std::vector<DesignTerm> all;
   for (int64_t i = 0; i < width; ++i) {
     DesignTerm term{.column = terms.data<int64_t>()[2 * i],
                     .level = terms.data<int64_t>()[2 * i + 1],
-                    .mean = centres.data<double>()[2 * i],
-                    .scale = centres.data<double>()[2 * i + 1]};
+                    .mean = centers.data<double>()[2 * i],
+                    .scale = centers.data<double>()[2 * i + 1]};
     const bool there = term.column >= 0 && term.column < static_cast<int64_t>(shape.columns.size());
     const store::Column* const column = there ? &shape.columns[static_cast<size_t>(term.column)] : nullptr;
     const bool word =
@@ -243,11 +243,11 @@ std::shared_ptr<const store::RowModel> read_linear(const io::SafeTensors& file, 
 std::string LinearLearner::name() const { return row_of_kind(kind_).name; }
 std::string LinearLearner::doc() const { return row_of_kind(kind_).doc; }
 
-train::RowData LinearLearner::read(const train::RowSource& source) const {
+RowData LinearLearner::read(const RowSource& source) const {
   const KindRow& kind = row_of_kind(kind_);
-  train::RowSource asked = source;
+  RowSource asked = source;
   asked.values = !kind.classes;
-  train::RowData data = read_table(asked);
+  RowData data = read_table(asked);
   const bool classes = !data.shape.classes.empty();
   if (classes != kind.classes) {
     fail(ErrorKind::usage, "--model", kind.name, " predicts ", kind.classes ? "classes" : "values", ", and column ",
@@ -257,7 +257,7 @@ train::RowData LinearLearner::read(const train::RowSource& source) const {
   return data;
 }
 
-train::Cost LinearLearner::cost(const train::Config&, const train::RowData& data) const {
+train::Cost LinearLearner::cost(const train::Config&, const RowData& data) const {
   const Link link = link_of(kind_, data.shape.classes.size());
   const Design design(data.shape, data.train);
   const auto width = static_cast<double>(design.width() + 1);
@@ -271,9 +271,8 @@ train::Cost LinearLearner::cost(const train::Config&, const train::RowData& data
           .seconds = flops / kFlopsPerSecond};
 }
 
-std::shared_ptr<const store::RowModel> LinearLearner::fit(
-    const train::Config& config, const train::RowData& data,
-    const std::function<bool(const train::Round&)>& on_round) const {
+std::shared_ptr<const store::RowModel> LinearLearner::fit(const train::Config& config, const RowData& data,
+                                                          const std::function<bool(const Round&)>& on_round) const {
   const Link link = link_of(kind_, data.shape.classes.size());
   const double lambda = config.lambda < 0 ? row_of_kind(kind_).lambda : config.lambda;
   const Design design(data.shape, data.train);
@@ -285,7 +284,7 @@ std::shared_ptr<const store::RowModel> LinearLearner::fit(
                ++number;
                return on_round({.number = number,
                                 .of = last ? number : number + 1,
-                                .loss = train::evaluate(*model, data.train).loss,
+                                .loss = evaluate(*model, data.train).loss,
                                 .model = model.get()});
              });
   return model;

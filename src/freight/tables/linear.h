@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "freight/tables/linear_fit.h"
-#include "freight/train/row_learner.h"
+#include "freight/tables/row_learner.h"
 
 namespace freight::tables {
 
@@ -35,17 +35,17 @@ std::shared_ptr<const store::RowModel> read_linear(const io::SafeTensors& file, 
 
 enum class LinearKind { linear, ridge, logistic, poisson };
 
-class LinearLearner : public train::RowLearner {
+class LinearLearner : public RowLearner {
  public:
   explicit LinearLearner(LinearKind kind) : kind_(kind) {}
   std::string name() const override;
   std::string doc() const override;
   std::vector<std::string> flags() const override { return {"--lambda", "--weight-column"}; }
   bool reads_held_out(const train::Config&) const override { return false; }
-  train::RowData read(const train::RowSource& source) const override;
-  train::Cost cost(const train::Config& config, const train::RowData& data) const override;
-  std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
-                                             const std::function<bool(const train::Round&)>& on_round) const override;
+  RowData read(const RowSource& source) const override;
+  train::Cost cost(const train::Config& config, const RowData& data) const override;
+  std::shared_ptr<const store::RowModel> fit(const train::Config& config, const RowData& data,
+                                             const std::function<bool(const Round&)>& on_round) const override;
 
  private:
   LinearKind kind_;

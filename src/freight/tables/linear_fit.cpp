@@ -77,7 +77,7 @@ class Blocks {
 };
 
 // (columns): 1 for the weights, 0 for the intercept, which is not penalized.
-Tensor penalised(int64_t columns) { return cast(iota({columns}, 0) < columns - 1, DType::f64); }
+Tensor penalized(int64_t columns) { return cast(iota({columns}, 0) < columns - 1, DType::f64); }
 
 // The fit with the parameters (outputs, width + 1), intercepts last, and their errors in the same form.
 LinearFit fit_of(const Array& parameters, const Array& errors, int64_t rank) {
@@ -110,7 +110,7 @@ LinearFit least_squares(const Blocks& blocks, double lambda, const Fitted& on_fi
   });
   const Tensor rows_left = r;
   if (lambda > 0) {
-    const Tensor penalty = std::sqrt(lambda) * eye(p, p + 1, DType::f64) * unsqueeze(penalised(p), 1);
+    const Tensor penalty = std::sqrt(lambda) * eye(p, p + 1, DType::f64) * unsqueeze(penalized(p), 1);
     r = append(r, penalty);
   }
   const Tensor a = narrow(narrow(r, 0, 0, p), 1, 0, p), b = narrow(narrow(r, 0, 0, p), 1, p, 1);
@@ -185,7 +185,7 @@ class Newton {
            " numbers per row has ", n, " unknowns, expected at most ", kMostUnknowns,
            ": drop columns with many categories, or use trees");
     }
-    held_ = reshape(broadcast_to(penalised(p), {blocks.outputs(), p}), {n});
+    held_ = reshape(broadcast_to(penalized(p), {blocks.outputs(), p}), {n});
   }
 
   LinearFit run(Tensor w, const Fitted& on_fit) {

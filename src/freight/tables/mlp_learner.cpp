@@ -9,9 +9,9 @@
 #include "freight/base/strings.h"
 #include "freight/models/models.h"
 #include "freight/tables/mlp_model.h"
+#include "freight/tables/row_parts.h"
 #include "freight/tables/table.h"
 #include "freight/trace/device.h"
-#include "freight/train/row_parts.h"
 #include "freight/train/trainer.h"
 
 namespace freight::tables {
@@ -111,7 +111,7 @@ train::Config training_of(const train::Config& asked, int64_t rows) {
 // it is not improved upon for some epochs or the caller says so.
 class MlpEpochs : public train::Observer {
  public:
-  using OnRound = std::function<bool(const train::Round&)>;
+  using OnRound = std::function<bool(const Round&)>;
   struct Settings {
     int64_t bins = 0, classes = 0, patience = 0;  // 0: the last weights are kept
     double unit = 1;                              // of the training loss
@@ -160,9 +160,9 @@ void MlpLearner::choose(train::Config& config) const {
   config.batch_size = kMlpBatch;
 }
 
-train::RowData MlpLearner::read(const train::RowSource& source) const { return read_table(source); }
+RowData MlpLearner::read(const RowSource& source) const { return read_table(source); }
 
-train::Cost MlpLearner::cost(const train::Config& config, const train::RowData& data) const {
+train::Cost MlpLearner::cost(const train::Config& config, const RowData& data) const {
   constexpr double kBins = 48, kFlopsPerSecond = 3e10, kAlive = 4;  // activations, gradients and what a step keeps
   const double columns = static_cast<double>(data.shape.columns.size()), rows = static_cast<double>(data.train.count());
   const double batch = static_cast<double>(batch_of(config, static_cast<int64_t>(rows))),
@@ -176,17 +176,17 @@ train::Cost MlpLearner::cost(const train::Config& config, const train::RowData& 
           .seconds = flops / kFlopsPerSecond};
 }
 
-std::shared_ptr<const store::RowModel> MlpLearner::fit(const train::Config& config, const train::RowData& data,
-                                                       const std::function<bool(const train::Round&)>& on_round) const {
+std::shared_ptr<const store::RowModel> MlpLearner::fit(const train::Config& config, const RowData& data,
+                                                       const std::function<bool(const Round&)>& on_round) const {
   const DeviceScope cpu("cpu");
   seed(static_cast<uint64_t>(config.seed));
   const int64_t patience = config.early_stop < 0 ? kMlpPatience : config.early_stop;
   // The rows that say when to end are a fold of those of training, which has its share of every class or of small and
   // large values, and no row of a group that is fitted.
-  std::optional<train::RowData> part;
+  std::optional<RowData> part;
   if (patience > 0 && data.train.count() >= kLeastRowsToHoldOut) {
-    const auto fold_of = train::folds_of(data.train, kMlpFolds, static_cast<uint64_t>(config.seed));
-    part = train::with_fold_out(data, fold_of, 0);
+    const auto fold_of = folds_of(data.train, kMlpFolds, static_cast<uint64_t>(config.seed));
+    part = with_fold_out(data, fold_of, 0);
     if (part->train.count() == 0 || part->test.count() == 0) part.reset();  // all rows are of one group
   }
   const store::Rows& rows = part ? part->train : data.train;
@@ -195,9 +195,9 @@ std::shared_ptr<const store::RowModel> MlpLearner::fit(const train::Config& conf
   const data::Dataset fitted = dataset_of(columns, rows, target);
   if (!any_column_differs(fitted.images, rows)) {
     fail(ErrorKind::data, config.data,
-         "no column differs between the rows of training, by words that 5 of them have: there is nothing to learn "
-         "from; ",
-         "--model baseline predicts what the column ", data.target, " holds");
+         "every column is constant in the training rows, or has only categories of fewer than 5 rows: there is nothing "
+         "to learn from; --model baseline predicts the column ",
+         data.target);
   }
   const MlpBins bins = mlp_bins(columns, data.shape.columns, fitted.images, rows);
   const auto classes = static_cast<int64_t>(data.shape.classes.size());

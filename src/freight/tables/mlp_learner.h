@@ -1,15 +1,15 @@
-// The learner mlp of tables: TabM (mlp_net.h), trained as every network (train/trainer.h) on the encoded training rows,
-// and ended early by rows that are taken from these.
+// The learner mlp of tables: TabM (mlp_net.h), trained like every network (train/trainer.h) on the encoded training
+// rows, with early stopping on rows that are held out of these.
 #pragma once
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "freight/train/row_learner.h"
+#include "freight/tables/row_learner.h"
 
 namespace freight::tables {
 
-class MlpLearner : public train::RowLearner {
+class MlpLearner : public RowLearner {
  public:
   std::string name() const override { return "mlp"; }
   std::string doc() const override { return "a neural network (TabM on tables), with feature embeddings"; }
@@ -21,11 +21,13 @@ class MlpLearner : public train::RowLearner {
   }
   const char* pass() const override { return "epoch"; }
   const char* compute() const override { return "f32"; }
-  bool reads_held_out(const train::Config&) const override { return false; }  // it holds out rows of its own
-  train::RowData read(const train::RowSource& source) const override;
-  train::Cost cost(const train::Config& config, const train::RowData& data) const override;
-  std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
-                                             const std::function<bool(const train::Round&)>& on_round) const override;
+  bool reads_held_out(const train::Config&) const override {
+    return false;
+  }  // it holds out some of the training rows itself
+  RowData read(const RowSource& source) const override;
+  train::Cost cost(const train::Config& config, const RowData& data) const override;
+  std::shared_ptr<const store::RowModel> fit(const train::Config& config, const RowData& data,
+                                             const std::function<bool(const Round&)>& on_round) const override;
 };
 
 }  // namespace freight::tables

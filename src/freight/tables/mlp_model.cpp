@@ -56,8 +56,8 @@ std::vector<std::string> MlpModel::lines() const {
   std::vector<std::string> lines = {
       cat(MlpNet::kMembers, " networks that share ", MlpNet::kLayers, " layers of ", MlpNet::kWidth,
           " units (TabM), the mean of their predictions"),
-      cat(columns_.numbers().size(), " columns of numbers in up to ", net_->bins(), " bins, ", columns_.words().size(),
-          " of words; each becomes ", MlpNet::kEmbedding, " numbers")};
+      cat(columns_.numbers().size(), " numeric columns in up to ", net_->bins(), " bins, ", columns_.words().size(),
+          " of categories; each becomes ", MlpNet::kEmbedding, " numbers")};
   if (kept < epochs) lines.push_back(cat("the weights of epoch ", kept, " of ", epochs));
   return lines;
 }

@@ -1,7 +1,7 @@
-// The network of --model mlp: TabM (Gorishniy et al. 2024, arXiv:2410.24210) on embeddings of columns. Many multilayer
-// perceptrons, its members, share all layers but the first scaling and the last layer, and predict together. N rows, F
-// columns of numbers with up to B bins each, C columns of words, E embeddings of words, D numbers per column, K
-// members, H units of a layer, O outputs of the network.
+// The network of --model mlp: TabM (Gorishniy et al. 2024, arXiv:2410.24210) on embeddings of columns. Several
+// multilayer perceptrons, its members, share all layers except an input scaling and the output layer; their predictions
+// are averaged. N rows, F numeric columns with up to B bins each, C categorical columns, E embeddings of categories, D
+// numbers per embedding, K members, H units per layer, O outputs.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -15,20 +15,20 @@ class MlpNet : public nn::Module {
  public:
   static constexpr int64_t kMembers = 8, kWidth = 256, kLayers = 3, kEmbedding = 32;  // K, H, hidden layers, D
 
-  // Two classes are one logit; 0 classes are values.
+  // Two classes have one logit; 0 classes: regression.
   MlpNet(const MlpColumns& columns, int64_t bins, int64_t classes);
-  // Sets the parts that are not trained: the bins, and mean and deviation of the values to predict.
+  // Sets what is not trained: the bins, and mean and standard deviation of the target.
   void set(const MlpBins& bins, double mean, double deviation) const;
-  // Draws the scaling by which members differ at first: all numbers of an embedding are scaled alike.
+  // Samples the initial scaling by which members differ; all numbers of an embedding get the same factor.
   void draw_scaling() const;
 
-  // f32 (N, 2 F + C), as MlpColumns::encode makes it -> logits or scaled values of each member, (N, K, O).
+  // Takes f32 (N, 2 F + C) from MlpColumns::encode; returns the logits or scaled values of each member, (N, K, O).
   Tensor forward(const Tensor& x) override;
-  // Of the outputs (N, K, O) the members' mean: probabilities (N, classes), or values (N, 1) in the units of the
-  // column.
+  // Averages outputs (N, K, O) over the members: probabilities (N, classes), or values (N, 1) in the units of the
+  // target.
   Tensor predictions(const Tensor& outputs) const;
-  // Training minimizes the first, and the second decides which epoch is the best: the mean of the members' losses,
-  // and the loss of their mean. Targets f32 (N, 2): class or scaled value, and how often the row counts. f32 (N) each.
+  // The mean of the members' losses, which training minimizes, and the loss of their mean, which selects the best
+  // epoch: f32 (N) each. Targets f32 (N, 2): class or scaled value, and the weight of the row.
   Tensor loss_of_members(const Tensor& outputs, const Tensor& targets) const;
   Tensor loss_of_mean(const Tensor& outputs, const Tensor& targets) const;
 

@@ -33,7 +33,7 @@ constexpr size_t kMostListed = 8;  // columns that a note lists
 using Names = std::vector<std::string>;
 
 // Removes the rows with a fault, and reports them in order.
-void leave_out(data::Cells& cells, const train::RowSource& source, const std::vector<store::RowFault>& faults) {
+void leave_out(data::Cells& cells, const RowSource& source, const std::vector<store::RowFault>& faults) {
   std::vector<bool> kept(static_cast<size_t>(cells.rows()), true);
   for (const store::RowFault& fault : faults) {
     const std::string place = cells.place(fault.row);
@@ -67,7 +67,7 @@ std::vector<int64_t> numbered(const data::CellColumn& column, int64_t rows) {
 // names are known, before the rows are read.
 class TableReader {
  public:
-  TableReader(const train::RowSource& source, const data::TableSet& set, const data::TablePart& part)
+  TableReader(const RowSource& source, const data::TableSet& set, const data::TablePart& part)
       : source_(source), set_(set), types_(parse_types(source.types)) {
     cells_ = data::read_part(set, part,
                              {.kinds = [this](const data::TableHead& head) { return kinds(head); },
@@ -99,11 +99,15 @@ class TableReader {
     }
     out_.warnings = warnings_of(out_);
   }
-  train::RowData take() { return std::move(out_); }
+  RowData take() { return std::move(out_); }
 
  private:
   const data::CellColumn& target_column() const { return cells_.columns[target_]; }
   bool is_ignored(size_t column) const { return ignored_.contains(column); }
+
+  void need_feature(size_t at, const char* flag, const std::string& name, const char* fix = "") const {
+    if (at == target_) fail(ErrorKind::usage, flag, "column ", name, " is the target", fix);
+  }
 
   // A column that a flag names; empty if a model is measured on a table without that column.
   std::optional<size_t> asked_column(const data::TableHead& head, const std::string& asked, const char* flag) const {
@@ -113,7 +117,7 @@ class TableReader {
       return std::nullopt;
     }
     const size_t at = column_at(head.names, asked, flag, source_.data.where());
-    if (at == target_) fail(ErrorKind::usage, flag, "column ", head.names[at], " is the target");
+    need_feature(at, flag, head.names[at]);
     return at;
   }
 
@@ -128,15 +132,14 @@ class TableReader {
     std::vector<data::CellKind> kinds(head.names.size(), data::CellKind::by_cells);
     for (const auto& [name, kind] : types_) {
       const size_t at = column_at(head.names, name, "--types", source_.data.where());
-      if (at == target_)
-        fail(ErrorKind::usage, "--types", "column ", name, " is the target: --task specifies its type");
+      need_feature(at, "--types", name, ": --task specifies its type");
       said_[at] = kind;
       kinds[at] = cells_of(kind);
     }
     for (const std::string& name : split(source_.drop, ',')) {
       if (name.empty()) continue;
       const size_t at = column_at(head.names, name, "--drop", source_.data.where());
-      if (at == target_) fail(ErrorKind::usage, "--drop", "column ", name, " is the target: --target names another");
+      need_feature(at, "--drop", name, ": --target names another");
       ignored_[at] = "dropped";
       if (at != order_ && at != group_ && at != weight_) kinds[at] = data::CellKind::skipped;
     }
@@ -250,7 +253,7 @@ class TableReader {
       if (!options.said) reasons.push_back(cat(column.name, " (", to_string(typed.kind), ": ", typed.note, ")"));
     }
     if (places_.empty()) {
-      fail(ErrorKind::data, source_.data.where(), "has the column ", out_.target, " alone: there are no features",
+      fail(ErrorKind::data, source_.data.where(), "has the column ", out_.target, " only: there are no features",
            reasons.empty() ? "" : cat("; ignored: ", join(reasons, ", "), "; --types COL=TYPE overrides this"));
     }
     if (reasons.empty()) return;
@@ -411,7 +414,7 @@ class TableReader {
   }
 
   void read_own_test() {
-    train::RowSource other = source_;
+    RowSource other = source_;
     if (!set_.test.files.empty()) other.data = set_.test.files[0];
     other.test = other.drop = other.types = other.split_by = "";
     if (weight_) other.weight_column = cells_.columns[*weight_].name;
@@ -419,7 +422,7 @@ class TableReader {
     other.target = out_.target;
     other.known = &out_.shape;
     other.whole = true;
-    train::RowData test = TableReader(other, set_, set_.test).take();
+    RowData test = TableReader(other, set_, set_.test).take();
     out_.own_test = std::move(test.train);
     if (weight_ && !out_.own_test.weights) {
       out_.notes.push_back(
@@ -487,7 +490,7 @@ class TableReader {
     return parse_hex(std::string_view(hash).substr(0, 16)).value();
   }
 
-  const train::RowSource& source_;
+  const RowSource& source_;
   const data::TableSet& set_;
   std::map<std::string, ColumnKind> types_;
   std::map<size_t, ColumnKind> said_;      // by column
@@ -500,14 +503,14 @@ class TableReader {
   std::vector<int64_t> labels_;
   std::vector<bool> held_out_;  // by row
   std::vector<size_t> places_;  // of the columns that are read
-  train::RowData out_;
+  RowData out_;
 };
 
 void need_file(const std::string& path) {
   std::error_code ignored;
   if (!path.empty() && !std::filesystem::is_directory(path, ignored)) return;
   fail(ErrorKind::data, path.empty() ? std::string("data") : path,
-       "is no table: expected a .csv, .tsv, .jsonl (.gz too) or .npz file with a row per sample");
+       "is not a table: expected a .csv, .tsv, .jsonl (.gz too) or .npz file with a row per sample");
 }
 
 }  // namespace
@@ -544,7 +547,7 @@ std::vector<std::string> names_of_columns(const std::string& said) {
   return names;
 }
 
-double bytes_of_reading(const train::RowSource& source, double enough) {
+double bytes_of_reading(const RowSource& source, double enough) {
   // A value takes at least a character and a separator; compressed text is seldom smaller than a twentieth.
   constexpr double kLeastOfCell = 2, kMostPacked = 20;
   constexpr uint64_t kFirstBytes = uint64_t{1} << 20;
@@ -571,9 +574,9 @@ double bytes_of_reading(const train::RowSource& source, double enough) {
   return bytes_of_reading(static_cast<double>(first.rows()) * static_cast<double>(first.columns.size()) / first.share);
 }
 
-train::RowData read_table(const train::RowSource& source) {
+RowData read_table(const RowSource& source) {
   data::TableSet set = source.data.table();
-  train::RowSource asked = source;
+  RowSource asked = source;
   if (asked.target.empty()) asked.target = set.target;
   if (asked.drop.empty() && !asked.known) asked.drop = join(set.drop, ",");
   if (!asked.test.empty()) set.test = data::TablePart{.files = {asked.test}};

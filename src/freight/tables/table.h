@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "freight/data/cells.h"
-#include "freight/train/row_learner.h"
+#include "freight/tables/row_learner.h"
 
 namespace freight::tables {
 
@@ -15,12 +15,12 @@ namespace freight::tables {
 // by name or by number from 1, else a column with a usual name (data/columns.h), else the last one (target.h). Notes
 // report decisions, warnings what looks wrong. Throws Error(data) that names file and line, and Error(usage) for a
 // column that does not exist.
-train::RowData read_table(const train::RowSource& source);
+RowData read_table(const RowSource& source);
 // The peak memory of reading a table of `cells` values: the file's columns, and the rows made from them, in f64.
 inline double bytes_of_reading(double cells) { return (8 + 8) * cells; }
 // The peak memory of reading the files of a table, estimated from their sizes and first rows. If the sizes alone show
 // that it is at most `enough`, the files are not opened, and the result is an upper bound.
-double bytes_of_reading(const train::RowSource& source, double enough);
+double bytes_of_reading(const RowSource& source, double enough);
 // The value of --header: yes, no; empty for auto.
 std::optional<bool> header_of(const std::string& said);
 // Reports how the first row was read, if --header is auto and other programs could read it otherwise.

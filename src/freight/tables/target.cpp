@@ -50,8 +50,7 @@ size_t column_at(const std::vector<std::string>& names, const std::string& asked
   if (at != names.end()) return static_cast<size_t>(at - names.begin());
   const uint64_t number = parse_number<uint64_t>(asked).value_or(0);
   if (number >= 1 && number <= names.size()) return number - 1;
-  fail(ErrorKind::usage, flag, "there is no column ", asked, " in ", table, ": got ", excerpt(join(names, ", ")),
-       did_you_mean(asked, names));
+  refuse_column(flag, asked, names, table);
 }
 
 size_t target_of(const data::TableHead& head, const std::string& asked, const std::string& table) {

@@ -9,8 +9,8 @@
 
 namespace freight::tables {
 
-// The names of the tensors that trees save begin with this. PREFIX + "categories" has the category of each word of each
-// column: i32 (words of all columns).
+// The prefix of the names of the tensors that trees save. PREFIX + "categories" has the category number of each word of
+// each column: i32 (words of all columns).
 inline constexpr const char* kTreePrefix = "xgboost.";
 inline constexpr const char* kTreeCategories = "xgboost.categories";
 
@@ -20,27 +20,28 @@ inline constexpr const char* kTreeCategories = "xgboost.categories";
 // counted from the smallest one.
 class TreeColumns {
  public:
-  static constexpr int64_t kLeastRows = 5;  // of a word that is a category
+  static constexpr int64_t kLeastRows = 5;  // the minimum number of training rows of a category
 
-  // All words are categories, all numbers are as they are.
+  // All words are categories, and numbers are unchanged.
   explicit TreeColumns(const std::vector<store::Column>& columns);
-  // From the columns of training and its rows.
+  // Determines categories and origins from the training rows.
   TreeColumns(const std::vector<store::Column>& columns, const store::Rows& rows);
-  // From a stored model, whose tensors have names that begin with `prefix`. Throws Error(checkpoint) that names `path`.
+  // Reads them from a saved model, from tensors whose names begin with `prefix`. Throws Error(checkpoint) that names
+  // `path`.
   TreeColumns(const std::vector<store::Column>& columns, const io::SafeTensors& file, const std::string& path,
               const std::string& prefix = kTreePrefix);
-  // Adds tensors where something is not as it is by itself.
+  // Adds tensors for what differs from the default of the first constructor.
   void write(io::SafeTensors& file, const std::string& prefix = kTreePrefix) const;
 
   Array features(const Array& rows, int64_t begin, int64_t end) const;  // f32 (end - begin, columns)
   Array features(const Array& rows) const { return features(rows, 0, rows.shape()[0]); }
   int64_t count() const { return static_cast<int64_t>(columns_.size()); }
-  // False of words of which none is a category, too.
+  // True for a column of words of which at least one is a category.
   bool words(int64_t column) const;
-  // XGBoost's names of their kinds: a category, of which a cell is the number, or a quantity.
+  // XGBoost's name for the type of each column: a category number, or a quantity.
   std::vector<const char*> kinds() const;
   double origin(int64_t column) const { return columns_[static_cast<size_t>(column)].origin; }
-  // By the number of the word: its category; -1 where it counts as missing.
+  // The category of each word, by the word's number; -1 if it counts as missing.
   const std::vector<int32_t>& categories(int64_t column) const {
     return columns_[static_cast<size_t>(column)].categories;
   }
@@ -48,8 +49,8 @@ class TreeColumns {
  private:
   struct ColumnEncoding {
     bool words = false;
-    double origin = 0;                     // of numbers
-    std::vector<int32_t> categories = {};  // by the number of the word; -1: missing
+    double origin = 0;                     // subtracted from numbers
+    std::vector<int32_t> categories = {};  // by the word's number; -1: missing
   };
   void count_words(int64_t column, const store::Rows& rows);
   void find_origin(int64_t column, const Array& rows);

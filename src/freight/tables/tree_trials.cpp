@@ -60,8 +60,8 @@ double drawn(const SearchRange& range, double u) {
 
 }  // namespace
 
-std::optional<train::Candidate> TreeLearner::trial(const Config& config, int64_t number) const {
-  train::Candidate c{.learner = this, .config = config};
+std::optional<Candidate> TreeLearner::trial(const Config& config, int64_t number) const {
+  Candidate c{.learner = this, .config = config};
   const Config usual;
   Config chosen;  // after the learner has chosen its defaults
   choose(chosen);

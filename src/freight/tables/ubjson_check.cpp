@@ -118,7 +118,7 @@ class UbjsonReader {
     while (next() != '}') {
       std::string_view key;
       if (!text(key)) return false;
-      if (!keys.insert(key).second) return wrong(cat("the key ", excerpt(key), " is there twice"));
+      if (!keys.insert(key).second) return wrong(cat("the key ", excerpt(key), " appears twice"));
       if (!value(depth)) return false;
     }
     return take(1);

@@ -96,7 +96,7 @@ std::string listed(const std::vector<std::string>& names) {
                                   : join(first, ", ");
 }
 
-void warn_of_leaks(const train::RowData& data, std::vector<std::string>& warnings) {
+void warn_of_leaks(const RowData& data, std::vector<std::string>& warnings) {
   const PartView part(data.train);
   std::vector<std::string> names;
   for (size_t c = 0; c < data.shape.columns.size(); ++c) {
@@ -105,13 +105,12 @@ void warn_of_leaks(const train::RowData& data, std::vector<std::string>& warning
     if (scaled || one_to_one(part, c)) names.push_back(column.name);
   }
   if (names.empty()) return;
-  warnings.push_back(cat(names.size() == 1 ? "column " : "columns ", listed(names),
-                         names.size() == 1 ? " predicts " : " predict ", data.target,
-                         " exactly, row by row: where that is not known before ", data.target,
-                         " would be known; if not, remove it (--drop)"));
+  warnings.push_back(
+      cat(names.size() == 1 ? "column " : "columns ", listed(names), names.size() == 1 ? " predicts " : " predict ",
+          data.target, " exactly (target leakage): remove it (--drop) unless it is known before ", data.target, " is"));
 }
 
-void warn_of_rare_classes(const train::RowData& data, std::vector<std::string>& warnings) {
+void warn_of_rare_classes(const RowData& data, std::vector<std::string>& warnings) {
   std::vector<int64_t> train(data.shape.classes.size()), all(data.shape.classes.size());
   for (const store::Rows* part : {&data.train, &data.test}) {
     const auto* label = part->labels.data<int64_t>();
@@ -135,7 +134,7 @@ void warn_of_rare_classes(const train::RowData& data, std::vector<std::string>& 
   }
 }
 
-void warn_of_missing(const train::RowData& data, const store::Rows& other, const std::string& part,
+void warn_of_missing(const RowData& data, const store::Rows& other, const std::string& part,
                      std::vector<std::string>& warnings) {
   if (other.values.shape().rank() != 2 || other.count() == 0) return;
   const PartView train(data.train), held(other);
@@ -148,23 +147,23 @@ void warn_of_missing(const train::RowData& data, const store::Rows& other, const
   }
   if (!there.empty()) {
     warnings.push_back(cat(listed(there), there.size() == 1 ? " is" : " are", " missing in all rows of the ", part,
-                           ": its metrics do not cover what was learned about ", there.size() == 1 ? "it" : "them"));
+                           ": its metrics do not measure what was learned from ", there.size() == 1 ? "it" : "them"));
   }
   if (!unknown.empty()) {
     warnings.push_back(cat(listed(unknown), unknown.size() == 1 ? " has" : " have",
                            " no category of the training set in any row of the ", part,
-                           ": its metrics do not cover what was learned about ", unknown.size() == 1 ? "it" : "them"));
+                           ": its metrics do not measure what was learned from ", unknown.size() == 1 ? "it" : "them"));
   }
   if (!here.empty()) {
     warnings.push_back(cat(listed(here), here.size() == 1 ? " is" : " are",
-                           " missing in all rows of the training set: nothing is learned about ",
+                           " missing in all rows of the training set: nothing is learned from ",
                            here.size() == 1 ? "it" : "them"));
   }
 }
 
 }  // namespace
 
-std::vector<std::string> warnings_of(const train::RowData& data) {
+std::vector<std::string> warnings_of(const RowData& data) {
   std::vector<std::string> warnings;
   warn_of_leaks(data, warnings);
   if (data.train.classification()) warn_of_rare_classes(data, warnings);

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "freight/train/row_learner.h"
+#include "freight/tables/row_learner.h"
 
 namespace freight::tables {
 
 // The warnings for rows as a model takes them. Each line names a column or class.
-std::vector<std::string> warnings_of(const train::RowData& data);
+std::vector<std::string> warnings_of(const RowData& data);
 
 }  // namespace freight::tables

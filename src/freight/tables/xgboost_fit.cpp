@@ -13,16 +13,17 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
+#include "freight/base/usage.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/job/signals.h"
 #include "freight/metrics/scores.h"
+#include "freight/tables/rank_work.h"
+#include "freight/tables/shared_rows.h"
 #include "freight/tables/xgboost_bins.h"
 #include "freight/tables/xgboost_job.h"
 #include "freight/train/metric.h"
-#include "freight/train/rank_work.h"
-#include "freight/train/shared_rows.h"
 
 namespace freight::tables {
 
@@ -83,7 +84,7 @@ void need_gpu(const Xgboost& library, const XgboostHandle& booster, const std::s
 }
 
 // Weights that give all classes the same total weight, counting the rows' own weights; empty without --class-weight.
-std::vector<float> weights_of(const train::Config& c, const train::RowData& data) {
+std::vector<float> weights_of(const train::Config& c, const RowData& data) {
   if (c.class_weight != "balanced") return {};
   const int64_t n = data.train.count();
   const auto* label = data.train.labels.data<int64_t>();
@@ -115,7 +116,7 @@ struct TreePart {
 // settings and data; rank 0 then leads by rounds(), and the others follow().
 class TreeFit {
  public:
-  TreeFit(const Xgboost& library, const train::Config& config, const train::RowData& data, TreeLearner::Kind kind,
+  TreeFit(const Xgboost& library, const train::Config& config, const RowData& data, TreeLearner::Kind kind,
           job::Ranks* ranks)
       : library_(library),
         data_(data),
@@ -144,7 +145,7 @@ class TreeFit {
 
   // Runs rounds until all are done, the held-out loss no longer improves, or `on_round` stops the fit. `left` is called
   // when the other ranks are released, which also happens between steps if rank 0 fails.
-  void rounds(const std::function<bool(const train::Round&)>& on_round, const std::function<void()>& left) {
+  void rounds(const std::function<bool(const Round&)>& on_round, const std::function<void()>& left) {
     try {
       boost(on_round);
     } catch (...) {
@@ -190,7 +191,7 @@ class TreeFit {
   }
 
  private:
-  void boost(const std::function<bool(const train::Round&)>& on_round) {
+  void boost(const std::function<bool(const Round&)>& on_round) {
     const int64_t period = settings_.rounds <= kToldRounds ? 1 : settings_.rounds / kShownOfMore;
     int64_t last_told = 0;
     bool on = true;
@@ -201,11 +202,11 @@ class TreeFit {
       const bool late = seconds_ > 0 && seconds_since(began_) > seconds_;
       on = fitted_ < settings_.rounds && !stops && !late;
       if (on && !asked && fitted_ % period != 0) continue;
-      train::Round round{.number = fitted_, .of = settings_.rounds};
-      round.loss = train::evaluate(answers(train_, FitStep::answer_train), data_.train).loss;
+      Round round{.number = fitted_, .of = settings_.rounds};
+      round.loss = evaluate(answers(train_, FitStep::answer_train), data_.train).loss;
       if (data_.test.count() > 0) {
         const Array held_out = answers(test_, FitStep::answer_test);
-        round.test = train::evaluate(held_out, data_.test);
+        round.test = evaluate(held_out, data_.test);
         if (metric_) round.test->metric = metrics::score_of(*metric_, held_out, data_.test.truth());
       }
       round.best = settings_.early_stop > 0 ? std::optional(best_ > last_told)
@@ -247,7 +248,7 @@ class TreeFit {
   }
 
   std::vector<int64_t> shares(const store::Rows& rows) const {
-    return ranks_ ? train::shares_of(rows, ranks_->world()) : std::vector<int64_t>{0, rows.count()};
+    return ranks_ ? shares_of(rows, ranks_->world()) : std::vector<int64_t>{0, rows.count()};
   }
   int64_t begin_of(const TreePart& part) const {
     return part.borders[ranks_ ? static_cast<size_t>(ranks_->rank()) : 0];
@@ -279,7 +280,7 @@ class TreeFit {
   XgboostHandle training_share() const {
     const int64_t begin = begin_of(train_), end = end_of(train_);
     const std::vector<float> weights = row_weights();
-    const store::Rows own = train::rows_between(data_.train, begin, end);
+    const store::Rows own = rows_between(data_.train, begin, end);
     const std::vector<float> of_own =
         weights.empty() ? weights : std::vector<float>(weights.begin() + begin, weights.begin() + end);
     if (bins()) {
@@ -293,7 +294,7 @@ class TreeFit {
   XgboostHandle held_out_share() const {
     const int64_t begin = begin_of(test_), end = end_of(test_);
     if (begin == end) return nullptr;
-    return matrix_of(library_, columns_, train::rows_between(data_.test, begin, end), threads_);
+    return matrix_of(library_, columns_, rows_between(data_.test, begin, end), threads_);
   }
   // XGBoost predicts more slowly from bins than from values.
   XgboostHandle held_out_matrix() const {
@@ -394,7 +395,7 @@ class TreeFit {
   }
 
   const Xgboost& library_;
-  const train::RowData& data_;
+  const RowData& data_;
   job::Ranks* ranks_;
   TreeSettings settings_;
   TreeColumns columns_;
@@ -433,7 +434,7 @@ void check_device(const Xgboost& library, const std::string& device) {
   need_gpu(library, booster, device);
 }
 
-void check_ranks(const Xgboost& library, const train::RowData& data, const TreeSettings& settings) {
+void check_ranks(const Xgboost& library, const RowData& data, const TreeSettings& settings) {
   library.collectives();
   const bool absolute = settings.objective == "reg:absoluteerror";
   if (absolute || settings.objective == "reg:quantileerror") {
@@ -442,15 +443,14 @@ void check_ranks(const Xgboost& library, const train::RowData& data, const TreeS
   }
   const auto world = static_cast<int64_t>(data.together->ranks().world());
   const auto units = data.train.ranked ? static_cast<int64_t>(data.train.group_begins().size()) : data.train.count();
-  if (units < world) {
-    fail(ErrorKind::usage, "--devices", "got ", world, " devices for ", units, data.train.ranked ? " groups" : " rows",
-         " of training: expected one for each");
-  }
+  need_part_for_each(
+      "--devices",
+      {.devices = world, .parts = units, .of = cat(units, data.train.ranked ? " groups" : " rows", " of training")});
 }
 
 std::shared_ptr<const store::RowModel> fit_trees(const TreeLearner& learner, const train::Config& config,
-                                                 const train::RowData& data,
-                                                 const std::function<bool(const train::Round&)>& on_round) {
+                                                 const RowData& data,
+                                                 const std::function<bool(const Round&)>& on_round) {
   const Xgboost& library = xgboost(config.xgboost);
   if (!data.together) {
     TreeFit fit(library, config, data, learner.kind(), nullptr);
@@ -460,8 +460,8 @@ std::shared_ptr<const store::RowModel> fit_trees(const TreeLearner& learner, con
   // Before the other ranks are called.
   check_ranks(library, data, tree_settings(config, data, library, learner.kind()));
   job::Ranks& ranks = data.together->ranks();
-  train::RankWork::Piece piece(*data.together, learner.name());
-  train::send_fit(ranks, config, data);
+  RankWork::Piece piece(*data.together, learner.name());
+  send_fit(ranks, config, data);
   std::shared_ptr<const store::RowModel> model;
   on_thread_of_job([&] {
     TreeFit fit(library, config, data, learner.kind(), &ranks);
@@ -472,7 +472,7 @@ std::shared_ptr<const store::RowModel> fit_trees(const TreeLearner& learner, con
 }
 
 void help_to_fit(const TreeLearner& learner, const train::Config& config, job::Ranks& ranks) {
-  const train::SharedFit shared = train::receive_fit(ranks, config);
+  const SharedFit shared = receive_fit(ranks, config);
   const Xgboost& library = xgboost(shared.config.xgboost);
   library.hear_warnings();
   check_device(library, shared.config.backend);

@@ -17,10 +17,10 @@
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/job/signals.h"
+#include "freight/tables/rank_work.h"
 #include "freight/tables/table.h"
 #include "freight/tables/xgboost_bins.h"
 #include "freight/tables/xgboost_fit.h"
-#include "freight/train/rank_work.h"
 
 namespace freight::tables {
 
@@ -32,7 +32,7 @@ constexpr double kSecondsOfCell = 1.6e-9;  // measured, for a value on a level o
 constexpr double kBytesOfBins = 2, kBytesOfCell = 4 + 8 + 2;
 constexpr double kPagesAtOnce = 8;
 
-double fit_seconds(const train::TreeFitWork& work, double cells) {
+double fit_seconds(const TreeFitWork& work, double cells) {
   return cells * kSecondsOfCell * static_cast<double>(work.levels * work.trees_of_round) / thread_count();
 }
 
@@ -60,9 +60,9 @@ std::vector<std::string> TreeLearner::flags() const {
 
 bool TreeLearner::runs_on(const std::string& device) const { return on_gpu(device); }
 
-train::RowData TreeLearner::read(const train::RowSource& source) const { return read_table(source); }
+RowData TreeLearner::read(const RowSource& source) const { return read_table(source); }
 
-std::string TreeLearner::folder_for(const train::Config& c, const train::RowSource& source) const {
+std::string TreeLearner::folder_for(const train::Config& c, const RowSource& source) const {
   if (c.external_memory == "off") return {};
   const char* const against = c.folds > 0                                       ? "--folds"
                               : c.tune > 0                                      ? "--tune"
@@ -80,12 +80,12 @@ std::string TreeLearner::folder_for(const train::Config& c, const train::RowSour
   return !against && free > 0 && bytes_of_reading(source, free) > free ? folder : std::string();
 }
 
-train::Cost TreeLearner::cost(const train::Config& c, const train::RowData& data) const {
+train::Cost TreeLearner::cost(const train::Config& c, const RowData& data) const {
   const Xgboost& library = xgboost(c.xgboost);  // a missing library is reported before anything is written
   library.hear_warnings();
   check_device(library, c.backend);
   const TreeSettings settings = tree_settings(c, data, library, kind_);
-  const train::TreeFitWork work = *tree_work(c, data);
+  const TreeFitWork work = *tree_work(c, data);
   const auto width = static_cast<double>(data.shape.columns.size());
   const double cells = static_cast<double>(data.train.count()) * width;
   const bool binned = !on_gpu(c.backend) && can_be_binned(data.train);
@@ -106,9 +106,8 @@ train::Cost TreeLearner::cost(const train::Config& c, const train::RowData& data
   return {.bytes = bytes, .seconds = fit_seconds(work, cells)};
 }
 
-std::shared_ptr<const store::RowModel> TreeLearner::fit(
-    const train::Config& config, const train::RowData& data,
-    const std::function<bool(const train::Round&)>& on_round) const {
+std::shared_ptr<const store::RowModel> TreeLearner::fit(const train::Config& config, const RowData& data,
+                                                        const std::function<bool(const Round&)>& on_round) const {
   return fit_trees(*this, config, data, on_round);
 }
 

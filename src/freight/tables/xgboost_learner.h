@@ -6,14 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include "freight/tables/row_learner.h"
 #include "freight/tables/xgboost_model.h"
-#include "freight/train/row_learner.h"
 
 namespace freight::tables {
 
 inline constexpr double kGbdtRate = 0.1;
 
-class TreeLearner : public train::RowLearner {
+class TreeLearner : public RowLearner {
  public:
   enum class Kind { gbdt, forest };
   explicit TreeLearner(Kind kind) : kind_(kind) {}
@@ -25,13 +25,13 @@ class TreeLearner : public train::RowLearner {
   bool ranks() const override { return kind_ == Kind::gbdt; }
   const char* compute() const override { return "f32"; }
   bool runs_on(const std::string& device) const override;
-  train::RowData read(const train::RowSource& source) const override;
-  std::string folder_for(const train::Config& config, const train::RowSource& source) const override;
-  train::Cost cost(const train::Config& config, const train::RowData& data) const override;
-  std::optional<train::TreeFitWork> tree_work(const train::Config& config, const train::RowData& data) const override;
-  std::shared_ptr<const store::RowModel> fit(const train::Config& config, const train::RowData& data,
-                                             const std::function<bool(const train::Round&)>& on_round) const override;
-  std::optional<train::Candidate> trial(const train::Config& config, int64_t number) const override;
+  RowData read(const RowSource& source) const override;
+  std::string folder_for(const train::Config& config, const RowSource& source) const override;
+  train::Cost cost(const train::Config& config, const RowData& data) const override;
+  std::optional<TreeFitWork> tree_work(const train::Config& config, const RowData& data) const override;
+  std::shared_ptr<const store::RowModel> fit(const train::Config& config, const RowData& data,
+                                             const std::function<bool(const Round&)>& on_round) const override;
+  std::optional<Candidate> trial(const train::Config& config, int64_t number) const override;
   train::Config settled(const train::Config& config,
                         const std::vector<std::shared_ptr<const store::RowModel>>& folds) const override;
   bool reads_held_out(const train::Config& config) const override;
@@ -55,7 +55,7 @@ struct TreeSettings {
 };
 // Throws Error(usage) that names a flag which does not suit the data, and Error(device) if the library cannot do what
 // is asked.
-TreeSettings tree_settings(const train::Config& config, const train::RowData& data, const Xgboost& library,
+TreeSettings tree_settings(const train::Config& config, const RowData& data, const Xgboost& library,
                            TreeLearner::Kind kind);
 
 // The loss of a row's prediction by the objective: nats for classes, the squared error for squarederror, ... Rankings

@@ -21,7 +21,7 @@ constexpr XgboostVersion kQuantiles = {2, 0, 0}, kOwnStart = {2, 0, 0};
 // XGBoost's default from 4 categories on, 0.927.
 constexpr int64_t kWordsOneByOne = 50;
 
-std::string name_of_objective(const train::Config& c, const train::RowData& data) {
+std::string name_of_objective(const train::Config& c, const RowData& data) {
   const size_t classes = data.shape.classes.size();
   if (classes > 0) return classes > 2 ? "multi:softprob" : "binary:logistic";
   if (data.train.ranked) return c.objective == "pairwise" ? "rank:pairwise" : "rank:ndcg";
@@ -48,10 +48,7 @@ std::string constraints(const std::string& text, const std::vector<store::Column
     const size_t equals = part.rfind('=');
     const std::string name = part.substr(0, equals), sign = equals == std::string::npos ? "" : part.substr(equals + 1);
     const auto at = std::find(names.begin(), names.end(), name);
-    if (at == names.end()) {
-      fail(ErrorKind::usage, "--monotone", "there is no column ", name, ": expected COLUMN=1 or COLUMN=-1, got ", part,
-           did_you_mean(name, names));
-    }
+    if (at == names.end()) refuse_column("--monotone", name, names, "the table (COLUMN=1,COLUMN=-1)");
     const auto place = static_cast<size_t>(at - names.begin());
     if (columns[place].words)
       fail(ErrorKind::usage, "--monotone", "column ", name, " contains categories, which have no order");
@@ -98,7 +95,7 @@ double start_of(const std::string& objective, bool balanced, const store::Rows& 
   return sum / all;
 }
 
-void check_objective(const train::Config& c, const train::RowData& data, const Xgboost& library,
+void check_objective(const train::Config& c, const RowData& data, const Xgboost& library,
                      const std::string& objective) {
   const auto& classes = data.shape.classes;
   if (classes.size() == 1) {
@@ -132,15 +129,15 @@ void check_objective(const train::Config& c, const train::RowData& data, const X
 
 }  // namespace
 
-std::optional<train::TreeFitWork> TreeLearner::tree_work(const train::Config& c, const train::RowData& data) const {
+std::optional<TreeFitWork> TreeLearner::tree_work(const train::Config& c, const RowData& data) const {
   const bool forest = kind_ == Kind::forest;
   const auto classes = static_cast<int64_t>(data.shape.classes.size());
-  return train::TreeFitWork{.rounds = rounds_of(c, forest),
-                            .trees_of_round = (classes > 2 ? classes : 1) * (forest ? trees_of_forest(c) : 1),
-                            .levels = levels_of(c, forest)};
+  return TreeFitWork{.rounds = rounds_of(c, forest),
+                     .trees_of_round = (classes > 2 ? classes : 1) * (forest ? trees_of_forest(c) : 1),
+                     .levels = levels_of(c, forest)};
 }
 
-TreeSettings tree_settings(const train::Config& c, const train::RowData& data, const Xgboost& library,
+TreeSettings tree_settings(const train::Config& c, const RowData& data, const Xgboost& library,
                            TreeLearner::Kind kind) {
   const bool forest = kind == TreeLearner::Kind::forest;
   TreeSettings s{.parameters = {},

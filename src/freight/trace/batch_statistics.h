@@ -1,4 +1,4 @@
-// Batch normalisation: statistics over parts of a batch, and batches that it cannot learn from. Graphs that run are
+// Batch normalization: statistics over parts of a batch, and batches that it cannot learn from. Graphs that run are
 // looked through; plans of single samples may be made,
 // printed and counted.
 #pragma once

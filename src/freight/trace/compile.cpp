@@ -19,7 +19,7 @@ Type Argument::type() const {
   if (undefined) {
     trace::fail_here("compile",
                      "got an undefined tensor or array as an argument of a compiled function: expected one with ",
-                     "elements; what a call leaves out belongs into another function");
+                     "elements; what a call omits belongs in another function");
   }
   if (tensor_) return tensor_->type();
   if (array_) return {array_->dtype(), array_->shape()};

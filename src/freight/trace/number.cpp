@@ -44,7 +44,7 @@ double largest(DType floating) {
             " to ", r.most, "; cast to a wider type first");
 }
 
-// From 2^53 on the double of an integer may be that of its neighbour, too: 2^53 + 1 is rounded to 2^53.
+// From 2^53 on the double of an integer may be that of its neighbor, too: 2^53 + 1 is rounded to 2^53.
 bool exact_as_double(const In& n) { return !n.is_integer || std::fabs(n.scalar) < 0x1p53; }
 
 }  // namespace

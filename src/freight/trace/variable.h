@@ -1,5 +1,5 @@
 // Variable: a named tensor that lives across steps at a fixed address: parameters, optimizer state, statistics.
-// Read it in a trace by using it; replace it by `assign`. Its memory is made, and filled by its initialiser, at first
+// Read it in a trace by using it; replace it by `assign`. Its memory is made, and filled by its initializer, at first
 // need: planning and listing a model allocate nothing. A handle: copies name the same variable.
 #pragma once
 #include <memory>

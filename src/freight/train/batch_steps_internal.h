@@ -1,5 +1,5 @@
-// BatchSteps: the steps of an epoch, whichever way their batches come: from the feed, one by one, or made by the
-// device, which is given blocks of steps ahead of what the host knows.
+// BatchSteps runs the steps of an epoch, with batches from the feed or assembled on the device. A device gets blocks of
+// steps before the host knows the results of earlier ones.
 #pragma once
 #include <memory>
 #include <string>
@@ -18,30 +18,29 @@ class BatchSteps {
     TrainStep::Outcome outcome;
     int64_t samples = 0;
   };
-  // Begins the epoch at the batch where `place` stands; `steps` are those of the whole epoch.
+  // Starts the epoch at the batch of `place`; `steps` is the number of steps of the whole epoch.
   void start_epoch(const RunPosition& place, int64_t steps);
-  // Takes the learning rate that `place` says now, for the steps that follow. Only when settled().
+  // Uses the learning rate in `place` for the following steps. Must only be called when settled().
   void change_rate(const RunPosition& place, int64_t steps);
-  // Does the next steps and returns what they did, in order; `place` is where the steps before them led. A device is
-  // given no batch from number `limit` on. Empty where the batches are used up, or all that the device was given is
-  // known.
+  // Runs the next steps and returns their results in order; `place` is the position before them. A device gets no batch
+  // from index `limit` on. Empty if the batches are used up, or all results of the device are known.
   std::vector<Done> next(const RunPosition& place, int64_t limit);
-  // True where nothing runs of which the outcome is not known: only then may weights be read.
+  // True if the results of all steps that were started are known: only then may weights be read.
   bool settled() const { return !ahead_ || ahead_->settled(); }
-  // True where the feed has no more batches in this epoch; fewer than planned where samples are left out.
+  // True if the feed has no more batches in this epoch; there may be fewer than planned if samples were skipped.
   bool used_up() const { return used_up_; }
-  // Names the layer where the step that follows `place` goes wrong.
+  // Names the layer in which the step after `place` first has a NaN or infinite result.
   std::string first_nonfinite(const RunPosition& place);
 
  private:
   std::vector<Done> next_sharded(const RunPosition& place);
-  // The batch itself where it is full. Of one that is short, since samples were left out, those that can be trained on:
-  // normalisations need more than one value per channel. Null where none can.
+  // Returns the batch if it is full. If it is short because samples were skipped, returns the part that can be trained
+  // on, since normalization layers need more than one value per channel; null if there is none.
   const data::FeedBatch* usable(const data::FeedBatch& batch);
 
   NetRun& run_;
-  std::unique_ptr<StepsAhead> ahead_;       // null: batches come from the feed
-  const data::FeedBatch* batch_ = nullptr;  // the last one
+  std::unique_ptr<StepsAhead> ahead_;       // null if batches come from the feed
+  const data::FeedBatch* batch_ = nullptr;  // the last batch
   bool used_up_ = false;
   int64_t short_count_ = 0, usable_count_ = 0;  // of the last short batch
   data::FeedBatch shorter_;

@@ -118,7 +118,7 @@ struct NetworkConfig {
 };
 
 // A model of a table: which column is the target, how the table is read and divided, and how models are compared
-// (docs/tables.md, train/selection.cpp). Every learner of tables has these.
+// (docs/tables.md, tables/selection.cpp). Every learner of tables has these.
 struct TableConfig {
   std::string target;                  // empty chooses
   std::string test;                    // a file that is the test part

@@ -334,9 +334,7 @@ void set_all(Config& c, const Json& node, const std::string& prefix, const std::
       keys.emplace_back(f.key);
       if (key == f.key) found = &f;
     }
-    if (!found) {
-      fail(ErrorKind::usage, source, "unknown key '", excerpt(key), "'", did_you_mean(key, keys));
-    }
+    if (!found) refuse_unknown(source, {.kind = "key", .got = key, .known = keys});
     set(c, *found, value, source);
   }
 }
@@ -447,15 +445,13 @@ void validate(const Config& c) {
         },
         f.member);
   }
-  if (!std::isfinite(c.save_seconds) || c.save_seconds < 0) {
-    fail(ErrorKind::usage, "--save-every", "must be a time of at least 0 s: got ", c.save_seconds, " s");
-  }
+  need_at_least("--save-every", "seconds", c.save_seconds, 0);
   memory_size("--feature-cache-size", c.feature_cache_size);
   metrics::check_metric_name(c.metric);
   for (const auto& [flag, v] : {std::pair{"--lr", c.lr}, {"--lambda", c.lambda}}) {
     if (v < 0 && v != kAutomaticRate) fail(ErrorKind::usage, flag, "must be at least 0, or -1: got ", v);
   }
-  if (c.folds == 1) fail(ErrorKind::usage, "--folds", "expected at least 2, got 1: one fold leaves nothing to fit");
+  if (c.folds == 1) refuse_value("--folds", "1", "one fold leaves nothing to fit, expected at least 2");
   if (!c.time_budget.empty()) parse_seconds("--time-budget", c.time_budget);
   for (const auto& [flag, parts] : {std::pair{"--grad-accum", c.grad_accum}, {"--shards", c.shards}}) {
     if (parts <= c.batch_size) continue;

@@ -90,7 +90,7 @@ std::pair<Tensor, Tensor> DeviceData::batch() const {
   Tensor at = (drawn(kSample) * channels + c) * plane + (from_y * columns + from_x);  // (N, C, H, W)
   if (recipe_.moves) at = where(inside, at, 0);
   Tensor value = cast(gather(samples_, at), DType::f32);
-  if (recipe_.moves) value = where(inside, value, 0);  // black, before it is normalised
+  if (recipe_.moves) value = where(inside, value, 0);  // black, before it is normalized
   value = value * scale_ + bias_;
   if (recipe_.erases) {
     const Tensor erased = logical_and(logical_and(y >= drawn(kTop), y < drawn(kBottom)),

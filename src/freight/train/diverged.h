@@ -1,5 +1,5 @@
-// Finds where a step first went wrong: runs the traced graph on one batch and names the first node, in the order of the
-// program, whose result is not finite.
+// Finds the cause of a NaN or infinite loss: runs the traced graph on one batch and names the first node, in program
+// order, whose result is not finite.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,17 +12,16 @@
 
 namespace freight::train {
 
-// "conv2 (conv, model.cpp:12): 37 of 4,096 elements are NaN or infinite"; "" where all results are finite.
-// `inputs` and `states` in the order of the graph's leaves; the states are not changed. `options` as the step was
-// planned.
+// "conv2 (conv, model.cpp:12): 37 of 4,096 elements are NaN or infinite"; "" if all results are finite. `inputs` and
+// `states` are in the order of the graph's leaves; states are not changed. `options` are those of the step's plan.
 std::string first_nonfinite(const Graph& graph, const std::vector<Array>& inputs, const std::vector<Array>& states,
                             const RunOptions& options);
 
-// "fc1.weight: 37 of 4,096 elements are NaN or infinite" of the first of these variables of which that is so, or "".
+// "fc1.weight: 37 of 4,096 elements are NaN or infinite" for the first such variable; "" if there is none.
 std::string first_nonfinite(const std::vector<nn::NamedVariable>& variables);
 
-// "the input of sample 3 of the made feed: 1 of 4 elements are NaN or infinite" of the first sample of the feed's last
-// batch of which that is so; targets are asked for where all inputs are finite; "" where all are.
+// "the input of sample 3 of the made feed: 1 of 4 elements are NaN or infinite" for the first such sample of the feed's
+// last batch. Targets are checked if all inputs are finite; "" if targets are finite, too.
 std::string first_nonfinite(const data::Feed& feed, const data::FeedBatch& batch);
 
 }  // namespace freight::train

@@ -6,9 +6,9 @@
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/models/models.h"
 #include "freight/train/prepared_internal.h"
-#include "freight/train/row_learner.h"
 #include "freight/train/task.h"
 
 namespace freight::train {
@@ -34,9 +34,11 @@ void need_net(const std::string& model) {
   others.erase(others.begin());  // that of nets is named by the nets
   all = nets;
   all.insert(all.end(), others.begin(), others.end());
-  const std::string near = nearest(model, all);
-  fail(ErrorKind::usage, "--model", "unknown model '", model, "'", near.empty() ? "" : "; did you mean '" + near + "'?",
-       " (networks: ", join(nets, ", "), "; for tables: ", join(others, ", "), "; or a path of a spec file)");
+  refuse_unknown("--model", {.kind = "model",
+                             .got = model,
+                             .known = all,
+                             .all = cat(" (networks: ", join(nets, ", "), "; for tables: ", join(others, ", "),
+                                        "; or a path of a spec file)")});
 }
 
 }  // namespace
@@ -111,12 +113,10 @@ bool is_network(const Config& config, const data::Source& source) {
 
 void need_several(const Config& config, const data::Source& source) {
   const Learner& learner = learner_of(config, source);
-  const auto* const of_rows = dynamic_cast<const RowLearner*>(&learner);
-  if (&learner == learners().front() || (of_rows && of_rows->fits_by_several())) return;
+  if (learner.fits_by_several()) return;
   std::vector<std::string> others;
   for (const Learner* l : learners()) {
-    const auto* const rows = dynamic_cast<const RowLearner*>(l);
-    if (rows && rows->fits_by_several()) others.push_back(l->name());
+    if (l->fits_by_several() && l != learners().front()) others.push_back(l->name());
   }
   fail(ErrorKind::usage, "--devices", "--model ", learner.name(), " is fitted by one device: expected a network, or ",
        join(others, ", "), ", which several fit together");

@@ -1,6 +1,6 @@
 // Learner: what turns data into a stored model. A net is one (net_learner.cpp); boosted trees, forests and linear
-// models are others (row_learner.h). train, eval, predict, serve, report and models show ask through here and through
-// store::Bundle, and know of no learner by name.
+// models are others (tables/row_learner.h). train, eval, predict, serve, report and models show ask through here and
+// through store::Bundle, and know of no learner by name.
 #pragma once
 #include <functional>
 #include <memory>
@@ -64,6 +64,8 @@ class Learner {
   virtual std::string doc() const = 0;  // one line
   // True of one that has the name of a net, too: the name means this learner where the data is a table (is_table).
   virtual bool beside_net() const { return false; }
+  // True if several ranks can train one model together.
+  virtual bool fits_by_several() const { return false; }
   // Sets what is this learner's own among the fields that it shares with others: its learning rate. A run
   // whose learning rate is left open (kAutomaticRate) takes that.
   virtual void choose(Config&) const {}

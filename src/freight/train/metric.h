@@ -8,8 +8,8 @@ namespace freight::train {
 
 struct Config;
 
-// The metric that --metric names, for so many classes (0: values, or relevances where the task is a ranking); "auto" is
-// the one of the objective. Throws Error(usage) that names --metric for one that does not fit.
+// The metric that --metric names, for `classes` classes (0: regression, or relevance labels for a ranking); "auto" is
+// the objective's metric. Throws Error(usage) that names --metric if it does not suit the task.
 metrics::Metric metric_for(const Config& config, size_t classes);
 
 }  // namespace freight::train

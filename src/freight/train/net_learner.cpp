@@ -205,7 +205,7 @@ void place_data(NetRun& p, double device_memory) {
   std::string why;
   const std::optional<data::BatchRecipe> recipe = p.feed->recipe(why);
   if (asked && c.grad_accum > 1) why = cat("a batch is divided into ", c.grad_accum, " micro-batches (--grad-accum)");
-  if (asked && !why.empty()) fail(ErrorKind::usage, "--device-data", "yes: not with ", c.data, ": ", why);
+  if (asked && !why.empty()) refuse_value("--device-data", "yes", cat("not with ", c.data, ": ", why));
   if (!recipe) return;
   auto data = std::make_unique<DeviceData>(*recipe);
   if (!asked) {
@@ -233,16 +233,16 @@ void plan_evaluation(NetRun& p) {
 void need_ranks(const NetRun& p) {
   const Config& c = p.config;
   const auto world = static_cast<int64_t>(p.ranks->world());
-  if (p.sharding.shards < world) {
-    fail(ErrorKind::usage, "--shards", "got ", p.sharding.shards, " for ", world, " devices: expected one for each");
-  }
+  need_part_for_each("--shards",
+                     {.devices = world, .parts = p.sharding.shards, .of = cat(p.sharding.shards, " shards")});
   const bool by_devices = p.ranks->devices() && c.shards == 0;
   excludes({"--overlap yes", p.ranks->overlap() == job::Overlap::yes && !by_devices},
            {"--sync-batch-norm", c.sync_batch_norm}, "all shards end together");
-  if (p.sharding.shards > c.batch_size) {
-    fail(ErrorKind::usage, "--batch-size", "got ", c.batch_size, " for ", world, " devices",
-         c.grad_accum > 1 ? cat(" and ", c.grad_accum, " parts") : "", ": expected a sample for each");
-  }
+  need_part_for_each("--batch-size", {.devices = world,
+                                      .parts = c.batch_size / c.grad_accum,
+                                      .of = cat("a batch of ", c.batch_size,
+                                                c.grad_accum > 1 ? cat(" in ", c.grad_accum, " parts") : ""),
+                                      .fix = "expected a sample for each"});
 }
 
 std::string device_name(const Config& c) { return *trace::device_named(c.backend); }
@@ -423,6 +423,7 @@ class NetLearner : public Learner {
  public:
   std::string name() const override { return store::kNet; }
   std::string doc() const override { return "networks: built-in (freight models list), or a spec FILE.json"; }
+  bool fits_by_several() const override { return true; }
   std::unique_ptr<Prepared> prepare(const Config& config, PrepareOptions options) const override {
     return prepare_net(config, std::move(options));
   }
@@ -505,6 +506,7 @@ RunSummary NetRun::summary() const {
   s.example = task->example();
   s.sample_set = task->sample_set();
   if (task->test_apart()) s.held_out = "val";
+  s.validates = task->validates();
   s.batch_size = config.batch_size;
   s.grad_accum = config.grad_accum;
   s.devices = ranks ? ranks->world() : 1;

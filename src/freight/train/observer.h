@@ -10,7 +10,6 @@
 #include "freight/data/dataset.h"
 #include "freight/job/step_timeline.h"
 #include "freight/train/evaluate.h"
-#include "freight/train/leaderboard.h"
 
 namespace freight::train {
 
@@ -31,7 +30,9 @@ struct RunSummary {
   std::vector<std::string> notes;     // on how the data came about, and on what the device lacks
   std::vector<std::string> warnings;  // what was asked for and is not so: damaged checkpoints that were passed over
   std::string pass = "epoch";         // over the training data: an epoch, or a round of boosting
-  std::string held_out = "test";      // what the epochs' figures are of: "val" where a test set is another
+  // The split that files name for the epochs' figures: "val" only where a test set is another.
+  std::string held_out = "test";
+  bool validates = false;  // a network's epochs are evaluated on a validation set: held out of training data, or `val`
   std::string measured = "test";  // what the figures of the stored model are of: "val" where fitting used these rows
   std::string unit;               // of samples: "img", "sample", "doc", "tok"
   std::string example;            // an argument of `freight predict` for this model, quoted; "" where none is known
@@ -68,6 +69,14 @@ enum class Ended {
   by_signal,     // stopped by SIGINT or SIGTERM, where signals::install() was called, and can be resumed
 };
 
+// A comparison of several models, of which the best was fitted to all of the training data (tables/leaderboard.h).
+struct Comparison {
+  std::string best;                // the model and its settings: "gbdt --lr 0.05"
+  std::string pass = "round";      // of its fit, as in RunSummary
+  std::vector<std::string> lines;  // the table of all models
+  std::string json;                // the same as in run.json, under "leaderboard"
+};
+
 struct Result {
   Evaluation test;                // of the stored model; without a count where nothing was held out
   std::string measured = "test";  // what `test` is of, as RunSummary says
@@ -81,7 +90,7 @@ struct Result {
   std::string model_path, output_dir;
   std::vector<data::BadSample> bad_samples;        // left out
   std::string metric_name;                         // of test.metric
-  std::optional<Leaderboard> leaderboard = {};     // where learners or settings were compared
+  std::optional<Comparison> comparison = {};       // where models or settings were compared
   std::optional<job::StepTimeline> timeline = {};  // of a run by several ranks
   Ended ended = Ended::complete;
   bool interrupted() const { return ended == Ended::by_observer || ended == Ended::by_signal; }
@@ -111,7 +120,7 @@ class Observer {
   // While learners or settings of tables are compared, before each fit and after each round: what is fitted. Of what is
   // asked for only a stop holds: it ends the comparison, and the best so far is kept.
   virtual AfterStep on_comparison(const std::string& /*what*/) { return {}; }
-  virtual void on_leaderboard(const Leaderboard&) {}
+  virtual void on_compared(const Comparison&) {}
   // When a checkpoint is due: the model as it is stored, with the averages of its weights where the run keeps some.
   virtual void on_checkpoint(const models::Model&) {}
   // After the epoch's evaluation and checkpoint; also for the part of an epoch after which a run is stopped.

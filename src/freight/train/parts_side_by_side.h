@@ -1,6 +1,6 @@
-// The parts of a rank, computed side by side: statistics over the whole batch (BatchNorm with --sync-batch-norm) are
-// sums over all parts in the middle of their plans, so that none can end before all have come that far. Each has an
-// arena of its own, and a block of its own for its gradients (job/host_sum.h).
+// Runs the parts of a rank side by side. Statistics over the whole batch (BatchNorm with --sync-batch-norm) are sums
+// over all parts within their plans, so no part can end before all have reached such a sum. Each part has its own
+// arena, and its own block for gradients (job/host_sum.h).
 #pragma once
 #include <functional>
 #include <map>
@@ -18,23 +18,23 @@ namespace freight::train {
 
 class PartsSideBySide {
  public:
-  // The plan of a part of these types; what it reads and updates, in the order of its leaves, as arrays that share the
-  // variables' memory.
+  // Returns the plan of a part with these types, and its states in the order of its leaves, as arrays that share memory
+  // with the variables.
   struct Source {
     std::function<std::shared_ptr<const Plan>(const Type& x, const Type& y)> plan;
     std::function<std::vector<Array>(const Array& x, const Array& y)> states;
   };
   explicit PartsSideBySide(Source source) : source_(std::move(source)) {}
 
-  // Takes a copy of this rank's next part, which may be empty, and what it draws from.
+  // Adds a copy of this rank's next part, which may be empty, with its random state.
   void add(const Array& x, const Array& y, const RandomState& random);
   size_t count() const { return parts_.size(); }
   void clear() { parts_.clear(); }
 
-  // Runs all that were added, and gives their gradients to `sum`. States in its block go to the parts' own blocks; the
-  // state at `random_state` is the program's, in whose place each part has its own.
+  // Runs all added parts and passes their gradients to `sum`. States in the block of `sum` are replaced by the parts'
+  // own blocks, and the random state at `random_state` by each part's own.
   void run(job::HostSum& sum, const void* random_state);
-  // The next are asked after run(). An empty part has nothing but its rows.
+  // These are valid after run(). An empty part only has rows().
   int64_t rows(size_t part) const { return parts_[part].x.shape()[0]; }
   double loss(size_t part) const { return static_cast<double>(slots_[part]->results[0].data<float>()[0]); }
   double right(size_t part) const { return static_cast<double>(slots_[part]->results[1].data<float>()[0]); }
@@ -47,7 +47,7 @@ class PartsSideBySide {
   // A plan with its own memory.
   struct Bound {
     std::unique_ptr<Executable> executable;
-    std::vector<Array> own;  // states in the part's block
+    std::vector<Array> own;  // the states in the part's block
   };
   struct PartBuffers {
     Array block;

@@ -1,7 +1,6 @@
-// Prepare, then run: a Config becomes data, model, plans and their figures, before anything is written and before the
-// training step allocates memory; then the PreparedRun trains (trainer.cpp). The learner that the configuration's model
-// names does both (learner.h). Whoever only wants to know what a run would be reads the summary and the plans and
-// leaves it at that.
+// Prepares a run: a Config becomes data, model, plans and their estimates before anything is written and before the
+// training step allocates memory; then PreparedRun::run trains. The learner that the configuration's model names does
+// both (learner.h). A caller that only needs to know about a run reads the summary and the plans and does not run it.
 #pragma once
 #include <functional>
 #include <memory>
@@ -23,38 +22,38 @@ class Ranks;
 namespace freight::train {
 
 struct PrepareOptions {
-  // Bytes of the device's memory that the run may take; 0: what is free. A training set lies there only where it takes
-  // a quarter of them at most.
+  // The device memory that the run may use, in bytes; 0: all that is free. The training set is kept on the device only
+  // if it needs at most a quarter of it.
   double device_memory = 0;
-  // Throws Error(capacity) where the weights and what the optimizer keeps exceed these bytes, before any of them is
-  // allocated. Off, since a machine may swap.
+  // Throws Error(capacity) if weights and optimizer state exceed that memory, before they are allocated. Off by
+  // default, since a machine may swap.
   bool refuse_too_large = false;
-  // Hears at once of samples that cannot be read while the data are prepared. Without it the run's observer hears of
-  // them when the run starts.
+  // Called for each sample that cannot be read while the data is prepared. If it is not set, the run's observer is
+  // called for them when the run starts.
   std::function<void(const data::BadSample&)> on_bad_sample = {};
-  // It is what config.resume leads to, where that has been looked for already: it is not read again.
+  // The checkpoint that config.resume refers to, if the caller has already read it.
   std::optional<Found> found = {};
-  // The configuration's data, where they are open; else they are opened by its `data`. Arrays and tables in memory are
-  // given here, and `data` is their name then.
+  // The configuration's data, if it is already open; otherwise config.data is opened. For arrays and tables in memory
+  // config.data is only their name.
   data::Source source = {};
-  // A network or batches of the program's own. The configuration's `model` and `data` then are their names.
+  // A network or batches of the program. config.model and config.data are then only their names.
   Own own = {};
-  // False: the run writes nothing, and what becomes of it is its observer's and its model's (Own) alone.
+  // False: the run writes nothing; its results are only in the observer and the model (Own).
   bool recorded = true;
-  // Says whether the user's command gave a flag ("--lr"): a learner that lacks it refuses its usual value, too.
+  // Returns if the user gave a flag ("--lr"): a learner without that setting then refuses it even at its default value.
   std::function<bool(const std::string& flag)> flag_is_given = {};
-  // The processes that train the run together; null: this one alone. They outlive the run. All prepare the same
-  // configuration; those behind rank 0 neither look for a checkpoint nor touch the run's directory, and get weights,
-  // states and the place in the run from rank 0 when it runs.
+  // The processes that train the run together; null: only this one. They outlive the run. All prepare the same
+  // configuration. Ranks other than 0 neither look for a checkpoint nor touch the run directory; they get weights,
+  // states and the position from rank 0 when the run starts.
   job::Ranks* ranks = nullptr;
 };
 
 struct Prepared;
 
-// A run takes this besides its data, as far as that is known before it begins; 0: not known.
+// The estimated memory of a run in addition to its data, and its time; 0: unknown.
 struct Cost {
   double bytes = 0;
-  double seconds = 0;  // of a round of a learner of rows
+  double seconds = 0;  // of a round of a learner for tables
 };
 
 class PreparedRun {
@@ -64,24 +63,23 @@ class PreparedRun {
   PreparedRun(PreparedRun&&) noexcept;
   PreparedRun& operator=(PreparedRun&&) noexcept;
 
-  // With what preparing has decided: the output directory, where the data lie.
+  // The configuration with the values that preparing has determined: the output directory, the location of the data.
   const Config& config() const;
   RunSummary summary() const;
-  // What the whole run takes, as who plans it found: its summary and its records tell these bytes from here on.
+  // Sets the planned memory of the whole run, which the summary and run.json then report.
   void set_planned_bytes(size_t bytes);
   Cost cost() const;
-  // Says whether it trains a net: those alone have plans. Both throw Error(usage) where it does not.
+  // True if the run trains a network: only these have plans. planned() and plan_within() throw Error(usage) otherwise.
   bool has_plans() const;
-  // Valid until the run is planned again or gone.
+  // Valid until the run is planned again or destroyed.
   Planned planned() const;
-  // Plans the training step again for a run that offloads, before it is restored or run: `limit` is what each of its
-  // plans may have as its arena. Without this it offloads as if it had any number of bytes.
+  // Plans the training step again, for a run that offloads, before it is restored or run: `limit` is the maximum arena
+  // of each plan. Without this call there is no limit.
   void plan_within(const ArenaLimit& limit);
-  // Puts back the random numbers as they were when the run had been prepared, and what the checkpoint holds that it
-  // goes on from. run() does so itself; by itself this tells whether the checkpoint can be used. Throws
-  // Error(checkpoint).
+  // Restores the random state of the time when the run was prepared, and the checkpoint that it resumes from. run()
+  // does so itself; calling it alone checks if the checkpoint can be used. Throws Error(checkpoint).
   void restore();
-  // Trains to the end, or until a signal or the observer stops it, and records everything in the output directory. To
+  // Trains to the end, or until a signal or the observer stops it, and records everything in the output directory. May
   // be called once. Throws Error: usage, data, diverged (the message names the step and the first bad layer), runtime.
   // `argv` is recorded in run.json.
   Result run(Observer& observer, const std::vector<std::string>& argv = {});
@@ -90,8 +88,8 @@ class PreparedRun {
   std::unique_ptr<Prepared> prepared_;
 };
 
-// Reads the data, makes the model and plans its step. Changes no file, but claims the output directory where something
-// lies in it. Throws Error: usage, data, device, checkpoint, capacity.
+// Reads the data, makes the model and plans its step. Changes no file, but locks an output directory that is not empty.
+// Throws Error: usage, data, device, checkpoint, capacity.
 PreparedRun prepare(const Config& config, PrepareOptions options = {});
 
 }  // namespace freight::train

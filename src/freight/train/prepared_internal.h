@@ -1,5 +1,5 @@
-// A PreparedRun holds this. A learner makes it (net_learner.cpp, row_learner.cpp) and trainer.cpp runs it: a net's loop
-// (loop_internal.h) trains with it, the record (record_internal.h) writes it down.
+// A PreparedRun holds this. A learner makes it (net_learner.cpp, tables/row_learner.cpp) and trainer.cpp runs it: a
+// net's loop (loop_internal.h) trains with it, the record (record_internal.h) writes it down.
 #pragma once
 #include <algorithm>
 #include <chrono>

@@ -1,5 +1,5 @@
 // The progress line of long commands, on stderr: one rewriting line on a terminal, whole lines at a slower pace
-// elsewhere (a pipe, CI, TERM=dumb). Results go to stdout and are none of its business.
+// elsewhere (a pipe, CI, TERM=dumb). Results go to stdout, not through this class.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace freight {
 
-// The figures of one training line; what is absent is left out of the text.
+// The values of one progress line; empty ones are omitted from the text.
 struct ProgressFigures {
   const char* pass = "epoch";     // RunSummary::pass
   int64_t epoch = 0, epochs = 0;  // 1-based
@@ -26,27 +26,27 @@ struct ProgressFigures {
 };
 // "epoch 3/90  412/5005  loss 2.913 (3.104)  top1 41.2  lr 0.1  1284 img/s  data 2%  mem 9.8/23.6 GiB  eta 0:41:07"
 std::string progress_text(const ProgressFigures& figures);
-// The same in at most `width` columns where that can be had by leaving out memory, rate, mean loss and data share.
+// The same in at most `width` columns, if omitting memory, rate, mean loss and data percentage achieves that.
 std::string progress_text(ProgressFigures figures, size_t width);
 // "0:41:07"; "2d 3:04:05" from a day on.
 std::string clock_text(double seconds);
-// The first `width` columns of a UTF-8 text of single-width characters, "..." at the end where it was cut.
+// The first `width` columns of a UTF-8 text of single-width characters, with "..." at the end if it was cut.
 std::string truncated(const std::string& text, size_t width);
 
 class Progress {
  public:
   enum class Mode { automatic, rewriting, lines, off };
 
-  // `automatic` is `rewriting` when `out` is a terminal, neither CI is set nor TERM dumb, else `lines`.
+  // `automatic` is `rewriting` if `out` is a terminal, CI is not set and TERM is not dumb; else `lines`.
   explicit Progress(Mode mode = Mode::automatic, std::FILE* out = stderr);
   ~Progress();  // leaves a clean line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // True where an `update` now would be shown: ask before building a text in a fast loop.
+  // True if an `update` now would be shown; check it before building a text in a fast loop.
   bool due() const;
   void update(const std::string& text);  // shown at most 10 times a second, as lines at most every 10 seconds
-  void line(const std::string& text);    // always, kept
+  void line(const std::string& text);    // always shown, and kept
   void clear();                          // removes the rewriting line before others write
   Mode mode() const { return mode_; }
   size_t width() const;  // columns of the rewriting line; no limit elsewhere

@@ -1,6 +1,6 @@
-// Shares of a batch for ranks that are not alike. Each rank measures steps of the net by itself, all at the same time
-// and where they will compute; a line of time by work for each then says which shares are ready together, what a step
-// of all takes, and what one of them alone would take.
+// The division of a batch among heterogeneous ranks. All ranks measure steps of the network at the same time, on the
+// devices that will train. From a line of time over work for each rank follow the shares that end together, the time of
+// a common step, and the time that each rank would need alone.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -16,56 +16,56 @@
 
 namespace freight::train {
 
-// Seconds of a step on so many units, samples or shards, of a batch.
+// The seconds of a step as a function of units (samples or shards) of a batch.
 struct StepLine {
   double fixed = 0, per_unit = 0;
   double of(double units) const { return fixed + per_unit * units; }
 };
-// The line through two measurements (units, seconds) of one device. What is fixed is between nothing and half of the
-// second: measurements that are close to each other and noisy would say anything.
+// The line through two measurements (units, seconds) of one device. The fixed part is limited to between zero and half
+// of the second measurement, since close and noisy measurements would otherwise give arbitrary lines.
 StepLine line_through(std::pair<double, double> a, std::pair<double, double> b);
-// Units by rank, each `least` or more, of which the slowest is ready as early as can be. total >= least * ranks.
+// The units of each rank, at least `least`, that minimize the time of the slowest; total >= least * ranks.
 std::vector<int64_t> shares_of(const std::vector<StepLine>& lines, int64_t total, int64_t least);
 
 struct RankShares {
   std::vector<std::string> devices;  // by rank: "cpu", "opencl:0"
-  std::vector<int64_t> units;        // of a full batch, by rank
-  bool of_shards = false;            // the units are --shards; else samples
+  std::vector<int64_t> units;        // the units of a full batch, by rank
+  bool of_shards = false;            // units are shards (--shards); else samples
   int64_t batch_size = 0;
-  // The measured lines, by rank; empty where the shares were given, or are those of the run that goes on.
+  // The measured lines, by rank; empty if the shares were given, or are those of a resumed run.
   std::vector<StepLine> lines = {};
-  double sums = 0;  // seconds of a step's sums
+  double sums = 0;  // the seconds of a step's all-reduce
 
   bool measured() const { return !lines.empty(); }
-  // Predicted: a step of all together; a step of one on the whole batch.
+  // Predicted seconds of a step of all ranks together, and of one rank on the whole batch.
   double together() const;
   double alone(size_t rank) const;
   size_t fastest() const;  // alone
-  // "cpu 88 + opencl:0 40": like neighbours are one.
+  // "cpu 88 + opencl:0 40"; equal neighbors are combined.
   std::string text() const;
-  // The line that the start of a run says: shares and, where they were measured, times.
+  // The note at the start of a run: the shares and, if they were measured, the times.
   std::string note() const;
-  // The line that warns of computing by all of them; "" where that is faster than one alone.
+  // A warning if all ranks together are slower than one of them alone; else "".
   std::string warning() const;
 };
 
-// A net that is tried: made new for each trial.
+// The network for trial steps, which is made again for each trial.
 struct TriedNet {
   const Config& config;
   std::function<models::Model()> make_model;
   Type inputs, targets;  // of a full batch
   CompileOptions compile;
 };
-// Mean seconds of a training step on the first `units` of a batch by this process alone, without sums. At least
-// three steps, and as many as a second takes; `ready` is called before the first that counts.
+// The mean seconds of a training step of this process on the first `units` of a batch, without all-reduce, over one
+// second, at least three steps. `ready` is called before the first step that counts.
 double seconds_of_step(
     const TriedNet& net, int64_t units, const std::function<void()>& ready = [] {});
 
-// Measures all ranks of a job, which call it together; the same result on each. `device`: this rank's.
+// Measures all ranks of a job. A collective, with the same result on every rank. `device`: this rank's.
 RankShares measure_ranks(const TriedNet& net, const std::string& device, job::Ranks& ranks);
 
-// JSON of what a run that is resumed must know, and back: nothing where the text has no shares for these devices, this
-// batch and this kind of units.
+// Convert the shares to JSON for run.json and back, for resumed runs. Empty if the text has no shares for these
+// devices, this batch size and this kind of units.
 std::string to_json(const RankShares& shares);
 std::optional<RankShares> shares_in(const std::string& run_json, const RankShares& like);
 

@@ -8,6 +8,7 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
@@ -33,10 +34,10 @@ Recipe read(const std::string& text, const std::string& source) {
     }
     *field = j[key].get<std::string>();
   }
+  const std::vector<std::string> keys = {"for", "name", "note", "config"};
   for (const auto& [key, value] : j.items()) {
-    if (key != "for" && key != "name" && key != "note" && key != "config") {
-      fail(ErrorKind::usage, source, "unknown key '", excerpt(key), "' of a recipe; settings belong into \"config\"");
-    }
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    refuse_unknown(source, {.kind = "key", .got = key, .known = keys, .all = "; settings belong into \"config\""});
   }
   if (j.contains("config")) set_from_json(r.config, j["config"].dump(), source);
   return r;
@@ -91,14 +92,17 @@ Config recipe(const data::Source& source, const std::string& name) {
     return c;
   };
   if (ends_with(name, ".json")) {
-    if (!io::file_exists(name)) fail(ErrorKind::usage, "--recipe", "there is no file ", name);
+    need_file("--recipe", name);
     return named(read(io::read_text(name), name).config);
   }
   for (const Recipe* r : for_data(source)) {
     if (r->name == name) return named(r->config);
   }
-  fail(ErrorKind::usage, "--recipe", "unknown recipe: expected one of ", join(recipe_names(source), ", "), " for data ",
-       source.name(), ", or a FILE.json, got ", name);
+  const std::vector<std::string> names = recipe_names(source);
+  refuse_unknown("--recipe", {.kind = "recipe",
+                              .got = name,
+                              .known = names,
+                              .all = cat(" (for data ", source.name(), ": ", join(names, ", "), "; or a FILE.json)")});
 }
 
 namespace {

@@ -92,6 +92,7 @@ void RunRecorder::begin(const RunSummary& summary) {
   if (!dir_) return;
   planned_bytes_ = static_cast<int64_t>(summary.planned_bytes);
   held_out_ = summary.held_out;
+  validates_ = summary.validates;
   for (const auto* list : {&summary.warnings, &summary.notes}) {
     for (const std::string& line : *list) note_heard(line);
   }
@@ -154,8 +155,8 @@ void RunRecorder::epoch(const EpochReport& e) {
   if (!dir_) return;
   const StepReport& r = e.train;
   const std::string own = run_.metric_name();
-  const std::string test = e.test ? cat(" ", held_out_, " loss ", fixed(e.test->loss, 4), top1_text(e.test->top1),
-                                        metric_text(own, e.test->metric))
+  const std::string test = e.test ? cat(" ", validates_ ? "val" : held_out_, " loss ", fixed(e.test->loss, 4),
+                                        top1_text(e.test->top1), metric_text(own, e.test->metric))
                                   : std::string();
   note_heard(cat(run_.pass(), " ", r.epoch, "/", r.epochs, " loss ", fixed(r.mean_loss, 4), top1_text(r.top1),
                  metric_text(own, r.metric), test, e.best ? " * best" : ""));
@@ -230,8 +231,7 @@ void RunRecorder::write_run(const char* status, int exit_code, const Result* res
   if (const RankShares* shares = run_.rank_shares()) j["ranks"] = json::parse(to_json(*shares));
   j["local"] = "contains paths of this machine: saved models, checkpoints and ONNX files do not";
   if (result) j["result"] = json_of(*result, run_.left_out.samples().size(), run_.metric_name());
-  if (result && result->leaderboard)
-    j["leaderboard"] = io::parse_json<json>(to_json(*result->leaderboard), "leaderboard");
+  if (result && result->comparison) j["leaderboard"] = io::parse_json<json>(result->comparison->json, "leaderboard");
   if (result && result->timeline) j["timeline"] = json_of(*result->timeline);
   for (const auto& [name, value] : figures) j["plan"][name] = value;
   dir_->write_text("run.json", j.dump(2) + "\n");

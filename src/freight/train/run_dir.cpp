@@ -12,6 +12,7 @@
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/io/file.h"
 
 namespace freight::train {
@@ -69,7 +70,7 @@ std::string usual_dir(const Config& c) {
 
 void RunDir::check(const std::string& path, bool overwrite) {
   std::error_code error;
-  if (path == "-") fail(ErrorKind::usage, "--output-dir", "expected its name, got -: a run is a directory");
+  need_no_stream("--output-dir", path, "a run is a directory");
   if (fs::exists(path, error) && !fs::is_directory(path, error)) {
     fail(ErrorKind::usage, "--output-dir", path, " is not a directory");
   }

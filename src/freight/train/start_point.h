@@ -1,4 +1,4 @@
-// Where a run begins: with its first step, or at a checkpoint; and its claim on the output directory.
+// The start of a run: its first step or a checkpoint, and the lock on the output directory.
 #pragma once
 #include <memory>
 #include <optional>
@@ -11,17 +11,17 @@
 namespace freight::train {
 
 struct StartPoint {
-  std::shared_ptr<RunLock> lock;         // of the output directory, where something lay in it before
-  std::optional<Checkpoint> checkpoint;  // what the run goes on from; none for a new run
-  bool in_its_directory = false;         // the run goes on in the directory of the checkpoint's run
+  std::shared_ptr<RunLock> lock;         // the lock on an output directory that was not empty
+  std::optional<Checkpoint> checkpoint;  // the checkpoint to resume from; empty for a new run
+  bool in_its_directory = false;         // the run resumes in the directory of the checkpoint's run
   std::vector<std::string> notes, warnings;
-  std::optional<RunPosition> told = {};  // where the run stands, by the rank that found the checkpoint
+  std::optional<RunPosition> told = {};  // the position that rank 0 sent to a rank without the checkpoint
 
   RunPosition place() const { return checkpoint ? checkpoint->place : told.value_or(RunPosition{}); }
 };
 
-// Says what config.resume means; `found` is what it led to where that was looked for. Settles config.output_dir and
-// config.overwrite. Throws Error: usage where the directory cannot be had, checkpoint.
+// Determines the start from config.resume; `found` is the checkpoint if the caller has already looked for it. Sets
+// config.output_dir and config.overwrite. Throws Error: usage if the directory cannot be used, checkpoint.
 StartPoint start_point(Config& config, std::optional<Found> found);
 
 }  // namespace freight::train

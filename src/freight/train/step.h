@@ -82,7 +82,7 @@ class TrainStep {
   };
   // For batches of these types, or those that the device makes; plans, but runs nothing.
   Summary summary(const Type& x, const Type& y);
-  // Throws Error(usage) where a normalisation would have one value per channel of such a batch, or of a part of it.
+  // Throws Error(usage) where a normalization would have one value per channel of such a batch, or of a part of it.
   void need_batch_statistics(const Type& x, const Type& y);
   // How many samples of such a batch, from its first on, can be trained on without such a part: 0 where none can.
   int64_t trainable(const Type& x, const Type& y);

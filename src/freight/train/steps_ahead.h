@@ -1,5 +1,5 @@
-// Steps on batches that the device makes (device_data.h), in blocks: while the outcomes of one are waited for, the next
-// is enqueued already, so that the device never waits for the host.
+// Runs steps on batches that the device assembles (device_data.h), in blocks: the next block is enqueued while the host
+// waits for the results of one, so that the device never waits for the host.
 #pragma once
 #include <deque>
 #include <memory>
@@ -12,15 +12,15 @@ namespace freight::train {
 
 class StepsAhead {
  public:
-  // `step` was made with `data`; both must outlive it. `block`: steps that are enqueued at a time.
+  // `step` was made with `data`; both must outlive it. `block`: the number of steps that are enqueued at a time.
   StepsAhead(TrainStep& step, const DeviceData& data, int64_t block) : step_(&step), data_(&data), block_(block) {}
 
-  // As DeviceData::start_epoch. What the steps before it did must be known.
+  // As DeviceData::start_epoch. The results of all earlier steps must be known.
   void start_epoch(const Array& draws, const std::vector<float>& rates, int64_t first);
-  // Tells what the oldest block whose outcomes are not known did, in order; enqueues more before, but no batch from
-  // number `limit` on. Empty where there is none. Throws Error(diverged) as TrainStep::run.
+  // Returns the results of the oldest pending block, in order, after enqueuing further blocks, but no batch from index
+  // `limit` on. Empty if there is none. Throws Error(diverged) as TrainStep::run.
   std::vector<TrainStep::Outcome> next(int64_t limit);
-  // True where the outcomes of all enqueued steps are known.
+  // True if the results of all enqueued steps are known.
   bool settled() const { return blocks_.empty(); }
 
  private:

@@ -3,14 +3,17 @@
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
+#include "freight/base/usage.h"
 #include "freight/data/finite.h"
 #include "freight/data/resample.h"
+#include "freight/io/weights_file.h"
 #include "freight/train/evaluate.h"
 
 namespace freight::train {
 
 bool is_spec_file(const std::string& model) {
-  return ends_with(model, ".json") || ends_with(model, ".safetensors") || model.find('/') != std::string::npos;
+  return ends_with(model, ".json") || ends_with(model, ".safetensors") || io::names_torch_file(model) ||
+         model.find('/') != std::string::npos;
 }
 
 namespace {
@@ -37,7 +40,7 @@ data::LoadOptions load_options(const Config& c, const data::Source& source, cons
   if (!c.input_size.empty()) {
     const Shape size = models::parse_size(c.input_size);
     if (size[0] != size[1]) {
-      fail(ErrorKind::usage, "--input-size", "expected one number, got ", c.input_size, ": image files become squares");
+      refuse_value("--input-size", c.input_size, "image files become squares, expected one number");
     }
     input = {3, size[0], size[1]};
   } else {
@@ -193,16 +196,17 @@ class SampleTask : public Task {
     return notes;
   }
   bool test_apart() const override { return data_.test.test_apart; }
+  bool validates() const override { return data_.test.validation; }
   const char* unit() const override { return preprocessing().pictures() ? "img" : "sample"; }
   std::string example() const override {
     if (!preprocessing().pictures()) return {};
     const data::Dataset& shown = data_.test.count() > 0 ? data_.test : data_.train;
     if (shown.files && !shown.files->paths.empty()) return shell_word(shown.files->paths[0]);
-    return grey() ? "digits" : "photos/circle/00.png";
+    return gray() ? "digits" : "photos/circle/00.png";
   }
   std::string sample_set() const override {
     if (!preprocessing().pictures() || data_.train.files) return {};
-    return grey() ? "digits" : "photos";
+    return gray() ? "digits" : "photos";
   }
 
  private:
@@ -214,7 +218,7 @@ class SampleTask : public Task {
       set->std = pretrained.std;
     }
   }
-  bool grey() const { return data_.train.sample_shape().rank() < 3 || data_.train.sample_shape()[0] == 1; }
+  bool gray() const { return data_.train.sample_shape().rank() < 3 || data_.train.sample_shape()[0] == 1; }
   void refuse_other_flags() const {
     refuse_given({{"--dropout", c_.dropout > 0},
                   {"--layers", c_.layers > 0},

@@ -37,7 +37,7 @@ class Task {
   // Loader.
   virtual std::unique_ptr<data::Feed> ordered_feed(int64_t /*batch_size*/) const { return nullptr; }
   virtual bool reads_image_files() const { return false; }
-  // The images of training in their order, normalised and not augmented; null where samples are none.
+  // The images of training in their order, normalized and not augmented; null where samples are none.
   virtual std::unique_ptr<data::Feed> plain_feed() const { return nullptr; }
   // Inputs and targets of the largest full batch of training.
   virtual std::pair<Type, Type> batch_types() const = 0;
@@ -59,6 +59,8 @@ class Task {
   virtual std::vector<std::string> notes() const = 0;
   // True where the data has a test part of its own, and training is evaluated on another: the one for validation.
   virtual bool test_apart() const { return false; }
+  // True where training is evaluated on a validation set, and not on a test part of the data.
+  virtual bool validates() const { return false; }
   // The word for what is counted: "img", "sample", "doc", "tok".
   virtual const char* unit() const = 0;
   // An argument of `freight predict` for such data, quoted for a shell; "" where none is known.

@@ -1,4 +1,4 @@
-// Training and evaluation of text share this: tokens as a stored model's preprocessing makes them.
+// Tokens by a saved model's preprocessing, for training and evaluation on text.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace freight::train {
 
-// Documents are cut off at the length of the model's samples, a corpus is not.
+// Documents are cut to the length of the model's samples; a corpus is not.
 std::shared_ptr<const data::TokenSet> encoded(const data::TextPart& part, const store::Preprocessing& preprocessing,
                                               bool corpus);
 std::unique_ptr<data::Feed> text_feed(std::shared_ptr<const data::TokenSet> set,
                                       const store::Preprocessing& preprocessing, bool corpus,
                                       const data::TokenFeedOptions& options);
 
-// A feed of a set as a stored model sees it. Throws Error(usage) where the model is none for this kind of text,
-// Error(data) for classes that it lacks.
+// A feed of a dataset for a saved model. Throws Error(usage) if the model is not for this kind of text, and Error(data)
+// for classes that it lacks.
 std::unique_ptr<data::Feed> evaluation_feed(const data::TextSet& set, const data::TextPart& part,
                                             const store::Bundle& bundle, int64_t batch_size);
 

@@ -99,6 +99,7 @@ class TextTask : public Task {
     return notes;
   }
   bool test_apart() const override { return text_.test_apart; }
+  bool validates() const override { return text_.validation; }
   const char* unit() const override { return text_.corpus() ? "tok" : "doc"; }
   std::string example() const override { return text_.corpus() ? "" : "--text \"...\""; }
 

@@ -1,4 +1,4 @@
-// A stored model says on which data it was trained, for those that measure it: eval, verify, report.
+// The record in a saved model of the data that it was trained on, for eval, verify and report.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -11,34 +11,33 @@
 
 namespace freight::train {
 
-// A run writes this into its models: the data's name and fingerprint, how far it went and what it reached.
+// The provenance that a run writes into its models: the data's name and fingerprint, the steps done and the metrics.
 std::map<std::string, std::string> provenance(const Config& config, uint64_t fingerprint, int64_t steps,
                                               const Evaluation& test);
 
 struct TrainedOn {
-  std::string data;         // a named set or a path; empty where the file does not say
-  data::LoadOptions load;   // columns of a text file, share and seed of the held-out part
-  std::string target;       // of a table: the target column
-  std::string test;         // of a table: its test part, where that is a file of its own
-  std::string fingerprint;  // of the training part; empty where the file does not say, as early ones
-  // How training evaluated, for who measures as it did: views of a sample, the precision of the arithmetic, and whether
-  // samples that cannot be read are left out.
+  std::string data;         // a built-in dataset or a path; empty if the file does not have it
+  data::LoadOptions load;   // columns of a text file, fraction and seed of the held-out set
+  std::string target;       // for a table: the target column
+  std::string test;         // for a table: the file of its test set, if it has one
+  std::string fingerprint;  // of the training set; empty in early files
+  // Settings of evaluation in training, which `eval` uses as well: views of a sample, precision, and the treatment of
+  // samples that cannot be read.
   std::string tta = "none", precision = "fp32";
   data::OnBad on_bad = data::OnBad::error;
 };
-// From the provenance; what it lacks is left as LoadOptions has it. A stored model knows the name of its data alone;
-// where they lie is in the config.json of the run that `path`, the model's file, is part of.
+// Reads the provenance; missing entries keep the defaults of LoadOptions. A saved model only has the name of its data;
+// the path is in the config.json of the run that `path`, the model's file, belongs to.
 TrainedOn trained_on(const store::Bundle& bundle, const std::string& path);
 
-// The data that are asked for, or those of training. Throws Error(usage) where neither is known; `path`: the model's
-// file.
+// The requested data, or else the training data. Throws Error(usage) if neither is known; `path`: the model's file.
 std::string data_to_measure(const std::string& asked, const TrainedOn& on, const std::string& path);
 
-// The data to measure a model on. What it was trained on, at its place or as a copy, is divided as training did it;
-// other data that has no part for the test is measured whole, which `divide` prevents.
+// The data to evaluate a model on. The training data, in its place or a copy, is split as in training; other data
+// without a held-out set is used whole, which `divide` prevents.
 struct Measured {
-  data::TrainTest samples;  // of arrays and images
-  data::TextSet texts;      // of text
+  data::TrainTest samples;  // for arrays and images
+  data::TextSet texts;      // for text
 };
 enum class Division { as_fits, divide };
 Measured load_to_measure(const TrainedOn& on, const std::string& data, const data::LoadOptions& load, bool text,

@@ -1,5 +1,5 @@
-// train: prepares a run and runs it, in one call. The two steps apart are in prepare.h; what a run tells is in
-// observer.h.
+// train: prepares a run and runs it in one call. prepare.h has the two steps separately; observer.h has what a run
+// reports.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace freight::train {
 
-// Runs to the end. Throws what prepare() and PreparedRun::run() throw. Of samples that cannot be read the observer
-// hears at once, unless the options name another. `argv` is recorded in run.json.
+// Trains to the end. Throws the errors of prepare() and PreparedRun::run(). Samples that cannot be read are reported to
+// the observer at once, unless the options have another callback. `argv` is recorded in run.json.
 Result train(const Config& config, Observer& observer, PrepareOptions options = {},
              const std::vector<std::string>& argv = {});
 

@@ -1,6 +1,6 @@
 // The fake cuDNN: descriptors as NVIDIA documents them, and convolutions computed element by element from extents and
 // strides, on the memory of the fake device. It knows five engines, of which a careful caller wants two; epilogues it
-// has in 16 bits alone, statistics and normalisation of channels in f16 and of multiples of eight channels. Graphs of
+// has in 16 bits alone, statistics and normalization of channels in f16 and of multiples of eight channels. Graphs of
 // other operations: cudnn_nodes.h.
 #include <array>
 #include <cstdint>

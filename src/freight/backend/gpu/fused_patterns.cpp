@@ -331,7 +331,7 @@ class PatternFinder {
 
 std::optional<Node> conv_with_moments(const Graph& graph, const Node& moments) {
   const Node& x = graph.def(moments.in(0));
-  const Node& conv = x.op == Op::cast ? graph.def(x.in(0)) : x;  // a normalisation in f32 casts its operand
+  const Node& conv = x.op == Op::cast ? graph.def(x.in(0)) : x;  // a normalization in f32 casts its operand
   if (conv.op != Op::conv || conv.inputs.size() != 2 || attrs<ConvAttrs>(conv).epilogue.relu) return std::nullopt;
   const DType dtype = graph.type(conv.out()).dtype;
   if (wide(dtype) == dtype || wide(dtype) != graph.type(moments.out()).dtype) return std::nullopt;

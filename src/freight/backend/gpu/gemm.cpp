@@ -159,7 +159,7 @@ class GemmText {
     text_.line("idx_t ", name, "_at, ", name, "_h = 0, ", name, "_w = 0;");
     text_.line(shares(side, name, e));
   }
-  // Those of `count` neighbours from `start` on, where they take lines to prepare.
+  // Those of `count` neighbors from `start` on, where they take lines to prepare.
   void table(const Side& side, const std::string& name, int64_t count, const std::string& start) {
     if (side.prepare.empty()) return;
     const std::string place = side.h.empty() ? "" : cat(", ", name, "_h[", count, "], ", name, "_w[", count, "]");

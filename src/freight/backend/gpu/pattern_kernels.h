@@ -17,7 +17,7 @@ Lowered lower_rest_of_pattern(const StepSpec& spec);
 // library has left where mean and variance belong.
 enum class MomentsOf { result, sums };
 Lowered lower_moments(const StepSpec& spec, MomentsOf what);
-// Makes the normalised channels that a convolution or the gradient of a filter reads, in the step's scratch memory.
+// Makes the normalized channels that a convolution or the gradient of a filter reads, in the step's scratch memory.
 Lowered lower_norm(const StepSpec& spec);
 // Makes a bit per element of the step's mask, which is a matrix: 1 where it is above 0. A row is `row_bytes` long; the
 // bits of a byte begin with the lowest. They go to the beginning of the step's scratch memory.

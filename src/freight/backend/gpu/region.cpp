@@ -110,7 +110,7 @@ class RegionLowering {
     }
   }
 
-  // The axes among `axes` (slowest first), neighbours joined where all strides allow it; one dimension at least.
+  // The axes among `axes` (slowest first), neighbors joined where all strides allow it; one dimension at least.
   std::vector<Dim> dims_over(const std::vector<int>& axes, const std::vector<Strides>& strides) const {
     std::vector<Dim> dims;
     for (int a : axes) {
@@ -165,7 +165,7 @@ class RegionLowering {
   }
 
   // The element of the current place for these strides. Strides of 0, and of 1 along the fastest dimension, stand in
-  // the text: it then tells the compiler that neighbours are neighbours.
+  // the text: it then tells the compiler that neighbors are neighbors.
   static std::string place(Build& b, const Strides& strides) {
     std::string sum;
     int64_t last = 0;

@@ -1,6 +1,6 @@
-// Factorisations of one dense row-major matrix in double: the numerics of the reference backend's linear algebra, for
+// Factorizations of one dense row-major matrix in double: the numerics of the reference backend's linear algebra, for
 // everyone who has such a matrix on the host. Plain loops in one thread, so that a matrix gives the same bits anywhere.
-// They know nothing of ops, batches or dtypes: linalg.cpp does. NaN and infinities never hang a loop: factorisations
+// They know nothing of ops, batches or dtypes: linalg.cpp does. NaN and infinities never hang a loop: factorizations
 // hand them on, and eigenvalues or singular values of a matrix that holds any are NaN, as are their vectors.
 // Letters: M rows, N columns, K the smaller of both.
 #pragma once

@@ -333,7 +333,7 @@ class Eigenvector {
 };
 
 // Scales a vector to 2-norm 1 with its largest number real.
-void normalise(std::vector<double>& re, std::vector<double>& im) {
+void normalize(std::vector<double>& re, std::vector<double>& im) {
   const size_t n = re.size();
   size_t most = 0;
   double size = 0;
@@ -398,7 +398,7 @@ void eig(Matrix a, double* re, double* im, Matrix vectors_re, Matrix vectors_im)
     }
     undo(balance, vector_re.data());
     undo(balance, vector_im.data());
-    normalise(vector_re, vector_im);
+    normalize(vector_re, vector_im);
     for (int64_t twin = 0; twin < (pair ? 2 : 1); ++twin) {
       const double sign = twin == 0 ? 1 : -1;
       re[k + twin] = std::ldexp(value.real(), -scale);

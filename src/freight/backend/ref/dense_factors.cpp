@@ -116,7 +116,7 @@ int scale_to(Matrix a, int exponent) {
   return by;
 }
 
-// ---- factorisations ----
+// ---- factorizations ----
 
 int64_t lu(Matrix a, int64_t* pivots, int64_t* permutation) {
   std::iota(permutation, permutation + a.rows, int64_t{0});

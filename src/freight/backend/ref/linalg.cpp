@@ -1,6 +1,6 @@
 // Linear algebra of the reference backend: the ops over batches, as calls of dense.h for each matrix. A fault of the
 // data (a zero pivot, a matrix that is not positive definite) names the matrix of the batch. Operands are copies in
-// scratch memory, so that a factorisation may work in its input.
+// scratch memory, so that a factorization may work in its input.
 #include <algorithm>
 
 #include "freight/backend/matrix_faults.h"

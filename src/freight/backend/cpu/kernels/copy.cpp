@@ -75,7 +75,7 @@ void StridedCopy::run_as(const T* from, T* to, int64_t first, int64_t last) cons
         std::memcpy(y + i * lines.to, x + i * lines.from, static_cast<size_t>(along.n) * sizeof(T));
       continue;
     }
-    if (along.n == 3) {  // images: colours side by side
+    if (along.n == 3) {  // images: colors side by side
       for (int64_t i = begin; i < end; ++i) {
         for (int64_t j = 0; j < 3; ++j) y[i * lines.to + j * along.to] = x[i * lines.from + j * along.from];
       }

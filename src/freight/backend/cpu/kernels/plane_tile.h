@@ -1,4 +1,4 @@
-// One row of a convolution of a single channel into few: the lanes of a vector are neighbouring pixels, so that all of
+// One row of a convolution of a single channel into few: the lanes of a vector are neighboring pixels, so that all of
 // them are used; each weight is broadcast. Unit stride. Chosen per CPU by Highway.
 #pragma once
 #include <cstddef>

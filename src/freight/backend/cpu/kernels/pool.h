@@ -1,4 +1,4 @@
-// Pooling of channels-last tensors (N, H, W, C), f32 or bf16, vectorised over channels. One row of the result per call.
+// Pooling of channels-last tensors (N, H, W, C), f32 or bf16, vectorized over channels. One row of the result per call.
 #pragma once
 #include <algorithm>
 #include <bit>

@@ -83,7 +83,7 @@ struct Driver {  // the pointers come first
   int version = 0;  // of CUDA: 13000
 };
 
-// The driver, initialised, or null: then `why` says what is missing and where it was looked for. Loaded once.
+// The driver, initialized, or null: then `why` says what is missing and where it was looked for. Loaded once.
 const Driver* load_driver(std::string& why);
 // The same; throws Error(device) with the reason.
 const Driver& driver();

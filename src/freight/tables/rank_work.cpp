@@ -1,14 +1,14 @@
 // See rank_work.h.
-#include "freight/train/rank_work.h"
+#include "freight/tables/rank_work.h"
 
 #include <chrono>
 #include <utility>
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
-#include "freight/train/row_learner.h"
+#include "freight/tables/row_learner.h"
 
-namespace freight::train {
+namespace freight::tables {
 
 namespace {
 
@@ -64,17 +64,17 @@ void RankWork::finish(bool stopped) {
   ranks_.from_first(stopped ? kStopped : kOver);
 }
 
-bool follow(const Config& config, job::Ranks& ranks) {
+bool follow(const train::Config& config, job::Ranks& ranks) {
   for (;;) {
     const std::string said = ranks.from_first({});
     if (said == kAlive) continue;
     if (said == kOver || said == kStopped) return said == kStopped;
     FREIGHT_CHECK(starts_with(said, kFit), "rank 0 says ", said);
     const std::string name = said.substr(kFit.size());
-    const auto* const learner = dynamic_cast<const RowLearner*>(find_learner(name));
+    const auto* const learner = dynamic_cast<const RowLearner*>(train::find_learner(name));
     FREIGHT_CHECK(learner, "rank 0 fits ", name, ", which this rank does not know");
     learner->help(config, ranks);
   }
 }
 
-}  // namespace freight::train
+}  // namespace freight::tables

@@ -1,12 +1,12 @@
 // See row_parts.h.
-#include "freight/train/row_parts.h"
+#include "freight/tables/row_parts.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "freight/metrics/folds.h"
 
-namespace freight::train {
+namespace freight::tables {
 
 namespace {
 
@@ -89,4 +89,4 @@ RowData with_tenth_out(const RowData& data, uint64_t seed) {
                 rows_at(data.train, metrics::fold_samples(part_of, 0, metrics::FoldSide::inside)));
 }
 
-}  // namespace freight::train
+}  // namespace freight::tables

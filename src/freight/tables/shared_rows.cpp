@@ -1,15 +1,15 @@
 // See shared_rows.h.
-#include "freight/train/shared_rows.h"
+#include "freight/tables/shared_rows.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/tables/row_parts.h"
 #include "freight/train/config_fields.h"
-#include "freight/train/row_parts.h"
 
-namespace freight::train {
+namespace freight::tables {
 
 namespace {
 
@@ -44,7 +44,7 @@ void broadcast(job::Ranks& ranks, const store::Rows& rows) {
 
 }  // namespace
 
-void send_fit(job::Ranks& ranks, const Config& config, const RowData& data) {
+void send_fit(job::Ranks& ranks, const train::Config& config, const RowData& data) {
   Json j = {{"config", to_json(config)}, {"target", data.target},          {"classes", data.shape.classes},
             {"columns", Json::array()},  {"train", described(data.train)}, {"test", described(data.test)}};
   for (const store::Column& c : data.shape.columns) {
@@ -55,10 +55,10 @@ void send_fit(job::Ranks& ranks, const Config& config, const RowData& data) {
   broadcast(ranks, data.test);
 }
 
-SharedFit receive_fit(job::Ranks& ranks, const Config& config) {
+SharedFit receive_fit(job::Ranks& ranks, const train::Config& config) {
   const auto j = io::parse_json<Json>(ranks.from_first({}), "rank 0");
   SharedFit out{.config = {}, .data = {}};
-  set_from_json(out.config, j.at("config").get<std::string>(), "rank 0");
+  train::set_from_json(out.config, j.at("config").get<std::string>(), "rank 0");
   out.config.backend = config.backend;
   out.config.xgboost = config.xgboost;
   out.config.data_dir = config.data_dir;
@@ -105,4 +105,4 @@ store::Rows rows_between(const store::Rows& rows, int64_t begin, int64_t end) {
   return rows_at(rows, numbers);
 }
 
-}  // namespace freight::train
+}  // namespace freight::tables

@@ -1,14 +1,15 @@
 // See leaderboard.h.
-#include "freight/train/leaderboard.h"
+#include "freight/tables/leaderboard.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 
 #include "freight/base/strings.h"
+#include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 
-namespace freight::train {
+namespace freight::tables {
 
 namespace {
 
@@ -28,7 +29,35 @@ std::string time_text(double seconds) {
   return seconds >= 1e-3 ? cat(four_digits(seconds * 1e3), " ms") : cat(four_digits(seconds * 1e6), " us");
 }
 
+// Members of JSON that may be missing or of another type.
+std::string text_at(const nlohmann::json& j, const char* key) {
+  const auto at = j.find(key);
+  return at == j.end() || !at->is_string() ? std::string() : at->get<std::string>();
+}
+double number_at(const nlohmann::json& j, const char* key) {
+  const auto at = j.find(key);
+  return at == j.end() || !at->is_number() ? 0 : at->get<double>();
+}
+int64_t whole_at(const nlohmann::json& j, const char* key) {
+  const double v = number_at(j, key);
+  return std::fabs(v) < 9e15 ? static_cast<int64_t>(v) : 0;
+}
+bool flag_at(const nlohmann::json& j, const char* key, bool missing) {
+  const auto at = j.find(key);
+  return at == j.end() || !at->is_boolean() ? missing : at->get<bool>();
+}
+nlohmann::json list_at(const nlohmann::json& j, const char* key) {
+  const auto at = j.find(key);
+  return at == j.end() || !at->is_array() ? nlohmann::json::array() : *at;
+}
+
 }  // namespace
+
+std::string Leaderboard::best() const {
+  if (standings.empty()) return {};
+  const ModelScore& first = standings.front();
+  return cat(first.learner, first.settings.empty() ? "" : " ", first.settings);
+}
 
 std::vector<std::string> lines_of(const Leaderboard& board) {
   std::vector<std::vector<std::string>> table = {{"model", board.metric, "folds", "rows", "fit", "a row", "size", ""}};
@@ -77,4 +106,30 @@ std::string to_json(const Leaderboard& board) {
   return j.dump();
 }
 
-}  // namespace freight::train
+Leaderboard leaderboard_in(const std::string& json) {
+  const auto j = io::parse_json<nlohmann::json>(json, "leaderboard");
+  Leaderboard board;
+  board.metric = text_at(j, "metric");
+  board.higher = flag_at(j, "higher_is_better", false);
+  board.folds = whole_at(j, "folds");
+  board.seconds = number_at(j, "seconds");
+  for (const nlohmann::json& s : list_at(j, "standings")) {
+    if (!s.is_object()) continue;
+    board.standings.push_back({.learner = text_at(s, "learner"),
+                               .settings = text_at(s, "settings"),
+                               .mean = number_at(s, "mean"),
+                               .deviation = number_at(s, "deviation"),
+                               .folds = whole_at(s, "folds"),
+                               .rows = whole_at(s, "rows"),
+                               .whole = flag_at(s, "whole", true),
+                               .fit_seconds = number_at(s, "fit_seconds"),
+                               .row_seconds = number_at(s, "row_seconds"),
+                               .bytes = number_at(s, "bytes")});
+  }
+  for (const nlohmann::json& why : list_at(j, "left_out")) {
+    if (why.is_string()) board.left_out.push_back(why.get<std::string>());
+  }
+  return board;
+}
+
+}  // namespace freight::tables

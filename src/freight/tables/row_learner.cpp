@@ -1,5 +1,5 @@
 // See row_learner.h.
-#include "freight/train/row_learner.h"
+#include "freight/tables/row_learner.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,15 +16,15 @@
 #include "freight/io/json_library.h"
 #include "freight/job/signals.h"
 #include "freight/store/column_gaps.h"
+#include "freight/tables/rank_work.h"
+#include "freight/tables/row_parts.h"
+#include "freight/tables/selection_internal.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/metric.h"
 #include "freight/train/prepared_internal.h"
-#include "freight/train/rank_work.h"
 #include "freight/train/record_internal.h"
-#include "freight/train/row_parts.h"
-#include "freight/train/selection_internal.h"
 
-namespace freight::train {
+namespace freight::tables {
 
 namespace {
 
@@ -34,20 +34,19 @@ constexpr const char* kValidation = "val";
 
 // Refuses what is said to a learner that would pass it over. A recipe of the data, which speaks of networks, says
 // nothing.
-void refuse_other_flags(const Config& c, const data::Source& source, const RowLearner& learner,
+void refuse_other_flags(const train::Config& c, const data::Source& source, const RowLearner& learner,
                         const std::function<bool(const std::string&)>& flag_is_given) {
-  Trained trained{.kind = FlagKind::table, .name = learner.name(), .flags = learner.flags()};
+  train::Trained trained{.kind = train::FlagKind::table, .name = learner.name(), .flags = learner.flags()};
   trained.flags.insert(trained.flags.end(), {"--metric", "--folds", "--threshold"});
   try {
-    trained.usual.push_back(recipe(source, c.recipe));
+    trained.usual.push_back(train::recipe(source, c.recipe));
   } catch (const Error&) {  // data without a recipe
   }
-  need_flags_of(trained, c, flag_is_given);
+  train::need_flags_of(trained, c, flag_is_given);
   if (c.backend != "auto" && c.backend != "cpu" && !learner.runs_on(c.backend)) {
-    fail(ErrorKind::usage, "--device", "got ", c.backend, ": --model ", learner.name(),
-         " runs on the CPU; expected cpu");
+    refuse_value("--device", c.backend, cat("--model ", learner.name(), " runs on the CPU, expected cpu"));
   }
-  if (c.precision != Config().precision) {
+  if (c.precision != train::Config().precision) {
     refuse_flag_of("--precision", "networks", cat(learner.name(), " computes in ", learner.compute()));
   }
 }
@@ -56,7 +55,7 @@ bool ranks(const std::string& objective) { return objective == "ndcg" || objecti
 
 }  // namespace
 
-RowSource row_source(const Config& config, data::Source data) {
+RowSource row_source(const train::Config& config, data::Source data) {
   return {.data = std::move(data),
           .target = config.target,
           .columns = config.columns,
@@ -69,11 +68,11 @@ RowSource row_source(const Config& config, data::Source data) {
           .split_by = config.split_by,
           .val_split = config.val_split,
           .seed = static_cast<uint64_t>(config.seed),
-          .values = config.objective != Config().objective,
+          .values = config.objective != train::Config().objective,
           .ranking = config.task == "ranking"};
 }
 
-void settle_ranking(Config& c, const RowLearner& learner) {
+void settle_ranking(train::Config& c, const RowLearner& learner) {
   if (ranks(c.objective) && c.task == "auto") c.task = "ranking";
   if (c.task != "ranking") {
     if (!ranks(c.objective)) return;
@@ -81,7 +80,7 @@ void settle_ranking(Config& c, const RowLearner& learner) {
   }
   if (!learner.ranks()) {
     std::vector<std::string> others;
-    for (const Learner* l : learners()) {
+    for (const train::Learner* l : train::learners()) {
       const auto* const of_rows = dynamic_cast<const RowLearner*>(l);
       if (of_rows && of_rows->ranks()) others.push_back(l->name());
     }
@@ -92,7 +91,7 @@ void settle_ranking(Config& c, const RowLearner& learner) {
          "ranking needs --group-column COL: rows with the same value in it, those of a query, are ",
          "ranked among each other");
   }
-  if (c.objective != Config().objective && !ranks(c.objective)) {
+  if (c.objective != train::Config().objective && !ranks(c.objective)) {
     fail(ErrorKind::usage, "--objective", c.objective, " is for values: a ranking has ndcg or pairwise");
   }
 }
@@ -105,31 +104,31 @@ struct RowRun;
 class RowFit {
  public:
   explicit RowFit(const RowRun& run) : run_(run) {}
-  void train(RunRecorder& to, Observer& observer);
+  void train(train::RunRecorder& to, train::Observer& observer);
 
   const RowLearner& fitted_by() const;
   const std::optional<double>& threshold() const { return threshold_; }
   const std::shared_ptr<const store::RowModel>& model() const { return model_; }
-  const Result& so_far() const { return so_far_; }
+  const train::Result& so_far() const { return so_far_; }
 
  private:
   Array answers_to(const store::Rows& rows) const;
-  Evaluation figures_of(const Array& answers, const store::Rows& of) const;
-  Candidate compared(RunRecorder& to, Observer& observer);
+  train::Evaluation figures_of(const Array& answers, const store::Rows& of) const;
+  Candidate compared(train::RunRecorder& to, train::Observer& observer);
   void choose_threshold(const Array& answers, const metrics::Truth& truth);
-  void fit(const Candidate& chosen, RunRecorder& to, Observer& observer);
+  void fit(const Candidate& chosen, train::RunRecorder& to, train::Observer& observer);
 
   const RowRun& run_;
   const RowLearner* fitted_by_ = nullptr;            // null: the run's own
   std::optional<double> threshold_;                  // metrics::predicted_class
   std::shared_ptr<const store::RowModel> on_folds_;  // the best of the comparison, fitted without the first fold
   std::shared_ptr<const store::RowModel> model_;
-  Result so_far_;
+  train::Result so_far_;
 };
 
 // A run of a learner of rows, with all that is settled before it begins.
-struct RowRun : Prepared {
-  RowRun(const RowLearner& l, const Config& c, PrepareOptions options) : learner(l), fitting(*this) {
+struct RowRun : train::Prepared {
+  RowRun(const RowLearner& l, const train::Config& c, train::PrepareOptions options) : learner(l), fitting(*this) {
     const auto flag_is_given = options.flag_is_given;
     const data::Source data = std::move(options.source);
     begin(*this, named(c), std::move(options));
@@ -146,7 +145,7 @@ struct RowRun : Prepared {
       bad = {.on_bad = data::OnBad::skip, .report = [this](const data::BadSample& b) { left_out.add(b); }};
     }
     const std::vector<std::string> flags = learner.flags();
-    const bool counts = config.task == "counts" && config.objective == Config().objective;
+    const bool counts = config.task == "counts" && config.objective == train::Config().objective;
     if (counts && std::find(flags.begin(), flags.end(), "--objective") != flags.end()) config.objective = "poisson";
     choose_rate(!flag_is_given, data);
     data.need();
@@ -163,32 +162,33 @@ struct RowRun : Prepared {
     if (whole) rows.test = rows.own_test;
     class_names = rows.shape.classes;
     fingerprint = rows.fingerprint;
-    metric = metric_for(config, rows.shape.classes.size());
+    metric = train::metric_for(config, rows.shape.classes.size());
     check_threshold();
     told_cost = learner.cost(config, rows);
     plan_comparison();
     if (config.metric == "auto" && !compares && rows.shape.classes.size() == 2) {
-      Config by_rank = config;  // what people know of two classes, whose log loss and accuracy are told anyway
+      train::Config by_rank = config;  // what people know of two classes, whose log loss and accuracy are told anyway
       by_rank.metric = "auc";
-      metric = metric_for(by_rank, 2);
+      metric = train::metric_for(by_rank, 2);
     }
   }
 
   // A program that takes a recipe and then says `model` has the rate of the recipe's net, which is none for trees.
   void choose_rate(bool by_program, const data::Source& source) {
     const std::vector<std::string> flags = learner.flags();
-    if (by_program && config.lr != kAutomaticRate && std::find(flags.begin(), flags.end(), "--lr") != flags.end()) {
+    if (by_program && config.lr != train::kAutomaticRate &&
+        std::find(flags.begin(), flags.end(), "--lr") != flags.end()) {
       try {
-        if (config.lr == recipe(source, config.recipe).lr) {
+        if (config.lr == train::recipe(source, config.recipe).lr) {
           notes.push_back(cat("the learning rate ", config.lr, " belongs to the recipe, for networks: ", learner.name(),
                               " uses its own"));
-          config.lr = kAutomaticRate;
+          config.lr = train::kAutomaticRate;
         }
       } catch (const Error&) {  // data without a recipe
       }
     }
-    if (config.lr != kAutomaticRate) return;
-    Config own;
+    if (config.lr != train::kAutomaticRate) return;
+    train::Config own;
     learner.choose(own);
     config.lr = own.lr;
   }
@@ -233,10 +233,9 @@ struct RowRun : Prepared {
                                  : "--tune",
               compares},
              "it validates on the last rows, and these split at random");
-    if (!compares) {
-      if (config.time_budget.empty()) return;
-      fail(ErrorKind::usage, "--time-budget", "is for comparing: add --model auto, --tune or --folds with it");
-    }
+    requires_flag({"--time-budget", !config.time_budget.empty()}, {"--model auto, --tune or --folds", compares},
+                  "it is for comparing");
+    if (!compares) return;
     comparison.metric = metric;
     comparison.folds = config.folds > 0 ? config.folds : std::min(kUsualFolds, rows.train.count());
     comparison.seed = static_cast<uint64_t>(config.seed);
@@ -249,7 +248,7 @@ struct RowRun : Prepared {
     note_small_classes();
     if (!config.split_by.empty()) {
       notes.push_back(cat("folds are random, not by ", config.split_by,
-                          ": what is compared is fitted to rows of later times than some that it is measured on"));
+                          ": models are fitted on rows that are later than some of the rows they are evaluated on"));
     }
   }
 
@@ -265,8 +264,8 @@ struct RowRun : Prepared {
                         " training rows, fewer than the ", comparison.folds, " folds: some folds do not report it"));
   }
 
-  RunSummary summary() const override {
-    RunSummary s = common_summary(*this);
+  train::RunSummary summary() const override {
+    train::RunSummary s = train::common_summary(*this);
     s.model = learner.name();
     s.device = learner.runs_on(config.backend) ? config.backend : cpu_info().model;
     s.train_count = rows.train.count();
@@ -284,7 +283,7 @@ struct RowRun : Prepared {
     s.notes.insert(s.notes.begin(), rows.notes.begin(), rows.notes.end());
     if (rows.test.count() == 0 && learner.reads_held_out(config) && !compares) {
       const auto trees = learner.tree_work(config, rows);
-      s.notes.push_back(cat("there is no validation set to end the fit early",
+      s.notes.push_back(cat("there is no validation set for early stopping",
                             trees ? cat(": all ", trees->rounds, " rounds are fitted (--rounds)") : std::string()));
     }
     if (ranks) {
@@ -294,7 +293,7 @@ struct RowRun : Prepared {
     }
     return s;
   }
-  Cost cost() const override { return told_cost; }
+  train::Cost cost() const override { return told_cost; }
   std::string description() const override {
     nlohmann::ordered_json j = {{"learner", learner.name()}, {"target", rows.target}, {"columns", {}}};
     for (const store::Column& c : rows.shape.columns) {
@@ -305,10 +304,10 @@ struct RowRun : Prepared {
     }
     return j.dump(2);
   }
-  store::Bundle bundle(const RunPosition& place) const override {
+  store::Bundle bundle(const train::RunPosition& place) const override {
     store::Bundle b;
     b.classes = class_names;
-    b.provenance = provenance(config, fingerprint, place.step, place.test);
+    b.provenance = train::provenance(config, fingerprint, place.step, place.test);
     b.provenance["target"] = rows.target;
     if (measured_part() == kValidation) {  // these figures are of rows that the fit used
       for (const char* figure : {"loss", "top1"}) {
@@ -320,9 +319,9 @@ struct RowRun : Prepared {
     }
     if (!own_test()) b.provenance["held_out"] = measured_part();
     if (judged()) metrics::write_metric(metric, b.provenance);
-    if (!config.test.empty()) b.provenance["test_data"] = base_name(config.test);
+    if (!config.test.empty()) b.provenance["test_data"] = train::base_name(config.test);
     if (!config.columns.empty()) b.provenance["columns"] = config.columns;
-    if (config.header != Config().header) b.provenance["header"] = config.header;
+    if (config.header != train::Config().header) b.provenance["header"] = config.header;
     if (!config.group_column.empty()) b.provenance["group_column"] = config.group_column;
     if (!config.split_by.empty()) b.provenance["split_by"] = config.split_by;
     b.learner = fitting.fitted_by().name();
@@ -339,11 +338,11 @@ struct RowRun : Prepared {
   // True where a metric is told besides the loss. More than two classes have their accuracy.
   bool judged() const { return config.metric != "auto" || compares || rows.shape.classes.size() <= 2; }
 
-  void train(RunRecorder& to, Observer& observer) override {
+  void train(train::RunRecorder& to, train::Observer& observer) override {
     fitting.train(to, observer);
-    if (work) work->finish(result().ended == Ended::by_signal);
+    if (work) work->finish(result().ended == train::Ended::by_signal);
   }
-  const Result& result() const override { return fitting.so_far(); }
+  const train::Result& result() const override { return fitting.so_far(); }
 
   // The rows of which the run's figures are.
   const store::Rows& measured() const { return own_test() ? rows.own_test : rows.test; }
@@ -360,7 +359,7 @@ struct RowRun : Prepared {
     return used && !own_test() && rows.test.count() > 0 ? kValidation : "test";
   }
   // A configuration that names what is told and no model, with the learner's name and rate.
-  Config named(Config c) const {
+  train::Config named(train::Config c) const {
     if (!c.model.empty()) return c;
     c.model = learner.name();
     return c;
@@ -369,7 +368,7 @@ struct RowRun : Prepared {
   const RowLearner& learner;
   std::unique_ptr<RankWork> work;  // where several ranks fit
   RowData rows;
-  Cost told_cost;
+  train::Cost told_cost;
   metrics::Metric metric;
   bool compares = false;
   SelectionRequest comparison;  // where it does
@@ -379,26 +378,27 @@ struct RowRun : Prepared {
 const RowLearner& RowFit::fitted_by() const { return fitted_by_ ? *fitted_by_ : run_.learner; }
 
 // The figures of answers to held-out rows.
-Evaluation RowFit::figures_of(const Array& answers, const store::Rows& of) const {
-  Evaluation e = evaluate(answers, of, threshold_);
+train::Evaluation RowFit::figures_of(const Array& answers, const store::Rows& of) const {
+  train::Evaluation e = evaluate(answers, of, threshold_);
   if (run_.judged()) e.metric = metrics::score_of(run_.metric, answers, of.truth(), threshold_);
   return e;
 }
 
 // The best of what is compared.
-Candidate RowFit::compared(RunRecorder& to, Observer& observer) {
+Candidate RowFit::compared(train::RunRecorder& to, train::Observer& observer) {
   SelectionRequest comparison = run_.comparison;
   const double budget = comparison.seconds;
   if (budget > 0) comparison.seconds = std::max(budget - seconds_since(run_.began), 1e-9);
   comparison.goes_on = [&](const std::string& what) {
-    if (observer.on_comparison(what).stop) so_far_.ended = Ended::by_observer;
-    if (signals::stop_requested()) so_far_.ended = Ended::by_signal;
+    if (observer.on_comparison(what).stop) so_far_.ended = train::Ended::by_observer;
+    if (signals::stop_requested()) so_far_.ended = train::Ended::by_signal;
     return !so_far_.interrupted();
   };
   Selected s = select(run_.rows, comparison);
-  for (const std::string& line : lines_of(s.board)) to.note(line);
-  so_far_.leaderboard = s.board;
-  observer.on_leaderboard(s.board);
+  so_far_.comparison = {
+      .best = s.board.best(), .pass = s.board.pass, .lines = lines_of(s.board), .json = to_json(s.board)};
+  for (const std::string& line : so_far_.comparison->lines) to.note(line);
+  observer.on_compared(*so_far_.comparison);
   fitted_by_ = s.candidate.learner;
   choose_threshold(s.answers, s.truth);
   on_folds_ = s.models.front();
@@ -421,12 +421,12 @@ void RowFit::choose_threshold(const Array& answers, const metrics::Truth& truth)
   }
 }
 
-void RowFit::train(RunRecorder& to, Observer& observer) {
+void RowFit::train(train::RunRecorder& to, train::Observer& observer) {
   Candidate chosen{.learner = &run_.learner, .config = run_.config};
   if (run_.compares) chosen = compared(to, observer);
   if (!so_far_.interrupted()) fit(chosen, to, observer);
   if (run_.compares && so_far_.interrupted()) model_ = on_folds_;  // a whole fit, on most of the rows
-  RunPosition place;
+  train::RunPosition place;
   place.step = so_far_.steps;
   const Array answers = answers_to(run_.rows.test);
   choose_threshold(answers, run_.rows.test.truth());
@@ -452,15 +452,15 @@ Array RowFit::answers_to(const store::Rows& rows) const {
   return rows.count() > 0 ? model_->run(rows.values) : Array(DType::f32, {0, model_->outputs()});
 }
 
-void RowFit::fit(const Candidate& chosen, RunRecorder& to, Observer& observer) {
-  RunPosition place;
+void RowFit::fit(const Candidate& chosen, train::RunRecorder& to, train::Observer& observer) {
+  train::RunPosition place;
   RowData part;  // after a comparison the test part decides nothing
   const bool apart = run_.compares && chosen.learner->reads_held_out(chosen.config) && run_.rows.train.count() > 1;
   if (apart) part = with_tenth_out(run_.rows, static_cast<uint64_t>(run_.config.seed));
   const auto fit_began = std::chrono::steady_clock::now();
   auto round_began = fit_began;
   const double samples = static_cast<double>(run_.rows.train.count());
-  EpochReport last;
+  train::EpochReport last;
   model_ = chosen.learner->fit(chosen.config, apart ? part : run_.rows, [&](const Round& round) {
     const double seconds = seconds_since(round_began);
     place.train_seconds += seconds;
@@ -486,8 +486,8 @@ void RowFit::fit(const Candidate& chosen, RunRecorder& to, Observer& observer) {
     observer.on_epoch(last);
     const bool asked = observer.wants_step() && observer.on_step(last.train).stop;
     const bool more = round.number < round.of;
-    if (more && asked) so_far_.ended = Ended::by_observer;
-    if (more && signals::stop_requested()) so_far_.ended = Ended::by_signal;
+    if (more && asked) so_far_.ended = train::Ended::by_observer;
+    if (more && signals::stop_requested()) so_far_.ended = train::Ended::by_signal;
     round_began = std::chrono::steady_clock::now();
     const bool late = chosen.config.fit_seconds > 0 && seconds_since(fit_began) > chosen.config.fit_seconds;
     return !so_far_.interrupted() && !late;
@@ -499,9 +499,9 @@ void RowFit::fit(const Candidate& chosen, RunRecorder& to, Observer& observer) {
 
 }  // namespace
 
-Evaluation evaluate(const store::RowModel& model, const store::Rows& rows, std::optional<double> threshold) {
+train::Evaluation evaluate(const store::RowModel& model, const store::Rows& rows, std::optional<double> threshold) {
   const auto start = std::chrono::steady_clock::now();
-  Evaluation e = evaluate(model.run(rows.values), rows, threshold);
+  train::Evaluation e = evaluate(model.run(rows.values), rows, threshold);
   e.seconds = seconds_since(start);
   return e;
 }
@@ -514,9 +514,9 @@ double ranking_loss(const Array& answers, const store::Rows& rows) {
 }
 }  // namespace
 
-Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional<double> threshold) {
+train::Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional<double> threshold) {
   const int64_t n = rows.count(), k = answers.shape()[1];
-  Evaluation e{.count = n};
+  train::Evaluation e{.count = n};
   double right = 0, all = 0;
   for (int64_t i = 0; i < n && !rows.ranked; ++i) {
     const float* y = answers.data<float>() + i * k;
@@ -541,7 +541,7 @@ Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional
   return e;
 }
 
-std::unique_ptr<Prepared> RowLearner::prepare(const Config& config, PrepareOptions options) const {
+std::unique_ptr<train::Prepared> RowLearner::prepare(const train::Config& config, train::PrepareOptions options) const {
   return std::make_unique<RowRun>(*this, config, std::move(options));
 }
 
@@ -555,10 +555,10 @@ std::string weight_column_of(const store::RowShape& shape) {
 }
 }  // namespace
 
-MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std::string& path,
-                                         const MeasureRequest& request) const {
-  const TrainedOn on = trained_on(bundle, path);
-  MeasuredRows out{.rows = {}, .data = data_to_measure(request.data, on, path), .note = {}};
+train::MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std::string& path,
+                                                const train::MeasureRequest& request) const {
+  const train::TrainedOn on = train::trained_on(bundle, path);
+  train::MeasuredRows out{.rows = {}, .data = train::data_to_measure(request.data, on, path), .note = {}};
 
   const store::RowShape shape{bundle.columns, bundle.classes, bundle.ignored_columns};
   const auto said = [&](const char* key) {
@@ -587,7 +587,7 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
                          .split_by = said("split_by"),
                          .val_split = request.val_split.value_or(on.load.text.val_split),
                          .seed = request.seed ? static_cast<uint64_t>(*request.seed) : on.load.text.split_seed,
-                         .bad = bad_samples(request, on),
+                         .bad = train::bad_samples(request, on),
                          .whole = own_test,
                          .test_part = part_of_set,
                          .ranking = bundle.rows->ranks(),
@@ -607,30 +607,30 @@ MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, const std:
   if (!trained_here && !asked && request.split != "train") {
     out.rows = joined(data.train, data.test);
     out.note = cat(out.note, out.note.empty() ? "" : "; ", "all ", out.rows.count(), " rows of ", out.data,
-                   " are measured: the model was trained on other data");
+                   " are evaluated: the model was trained on other data");
   }
   if (request.split == "test" && trained_here && said("held_out") == kValidation) out.part = kValidation;
-  if (out.rows.count() == 0 && trained_here && source.val_split == 0 && request.split != "train") {
-    fail(ErrorKind::usage, "--split", "no row of ", out.data, " was left for validation (--val-split 0): --data names ",
-         "other rows, and --split train measures those of training");
-  }
   if (out.rows.count() == 0) {
+    const bool none_left = trained_here && source.val_split == 0 && request.split != "train";
     fail(ErrorKind::usage, "--split", "no row of ", out.data, " is in the split ", request.split,
-         ": another --split has them all");
+         none_left ? ", since training left none for validation (--val-split 0): --data names other rows, and --split "
+                     "train measures those of training"
+                   : ": another --split has them all");
   }
   return out;
 }
 
-Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, const MeasureRequest& request) const {
+train::Measurement RowLearner::measure(store::Bundle bundle, const std::string& path,
+                                       const train::MeasureRequest& request) const {
   for (const auto& [flag, given] : {std::pair{"--tta", request.tta.value_or("none") != "none"},
                                     {"--text-column", request.text_column.has_value()},
                                     {"--label-column", request.label_column.has_value()}}) {
     if (given) refuse_flag_of(flag, "networks", cat(path, " reads rows of columns; --target names the target column"));
   }
   if (request.device != "auto" && request.device != "cpu") {
-    fail(ErrorKind::usage, "--device", "got ", request.device, ": a model of ", bundle.learner, " runs on the CPU");
+    refuse_value("--device", request.device, cat("a model of ", bundle.learner, " runs on the CPU"));
   }
-  const MeasuredRows measured = rows_to_measure(bundle, path, request);
+  const train::MeasuredRows measured = rows_to_measure(bundle, path, request);
   if (!measured.note.empty()) request.note(measured.note);
   store::ColumnGaps gaps;
   gaps.add(bundle.columns, measured.rows.values);
@@ -639,11 +639,11 @@ Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, c
   }
   const auto start = std::chrono::steady_clock::now();
   const Array answers = bundle.rows->run(measured.rows.values);
-  Measurement out{.figures = evaluate(answers, measured.rows, bundle.threshold),
-                  .scores = {},
-                  .data = measured.data,
-                  .unit = "rows",
-                  .part = measured.part};
+  train::Measurement out{.figures = evaluate(answers, measured.rows, bundle.threshold),
+                         .scores = {},
+                         .data = measured.data,
+                         .unit = "rows",
+                         .part = measured.part};
   out.figures.seconds = seconds_since(start);
   const metrics::Metric own = metrics::read_metric(bundle.provenance).value_or(metrics::Metric());
   const metrics::ScoreOptions options{.threshold = bundle.threshold, .first = own};
@@ -653,4 +653,4 @@ Measurement RowLearner::measure(store::Bundle bundle, const std::string& path, c
   return out;
 }
 
-}  // namespace freight::train
+}  // namespace freight::tables

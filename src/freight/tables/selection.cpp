@@ -8,11 +8,11 @@
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
-#include "freight/train/rank_work.h"
-#include "freight/train/row_parts.h"
-#include "freight/train/selection_internal.h"
+#include "freight/tables/rank_work.h"
+#include "freight/tables/row_parts.h"
+#include "freight/tables/selection_internal.h"
 
-namespace freight::train {
+namespace freight::tables {
 
 namespace {
 
@@ -83,7 +83,7 @@ class Comparison {
     for (size_t i = 0; i < candidates.size(); ++i) {
       const Candidate& c = candidates[i];
       if (over(end)) {
-        if (!stopped_) board_.left_out.push_back(cat(name_of(c), ": not reached in the time"));
+        if (!stopped_) board_.left_out.push_back(cat(name_of(c), ": not reached within the time budget"));
         continue;
       }
       const double share = std::max(end - now(), 0.0) / static_cast<double>(candidates.size() - i);
@@ -157,7 +157,7 @@ class Comparison {
       const double one = m.models.empty() ? 0 : m.fit_seconds / static_cast<double>(m.models.size());
       if (!m.scores.empty() && now() + one > until) break;
       const RowData part = with_fold_out(data_, fold_of_, fold, share);
-      Config config = c.config;
+      train::Config config = c.config;
       if (until < kForever) {
         const double left = std::max(until - now(), 0.0);
         const double least = best_ && m.scores.empty() ? c.learner->cost(config, part).seconds : 0;
@@ -225,7 +225,8 @@ class Comparison {
 
   Selected chosen() {
     if (not_reached_ > 0 && !stopped_) {
-      board_.left_out.push_back(cat(not_reached_, " further settings: not reached in the time, or not fitted"));
+      board_.left_out.push_back(
+          cat(not_reached_, " further settings: not reached within the time budget, or not fitted"));
     }
     std::stable_sort(board_.standings.begin(), board_.standings.end(), [&](const ModelScore& a, const ModelScore& b) {
       if (a.whole != b.whole) return a.whole;
@@ -276,4 +277,4 @@ bool better_on_shared_folds(const metrics::Metric& metric, const std::vector<dou
 
 Selected select(const RowData& data, const SelectionRequest& request) { return Comparison(data, request).run(); }
 
-}  // namespace freight::train
+}  // namespace freight::tables
