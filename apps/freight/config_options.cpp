@@ -7,9 +7,10 @@
 
 namespace freight::app {
 
-void declare_config(Options& o, train::Config& c) {
+void declare_config(Options& o, train::Config& c, const std::string& without) {
   const char* group = "";
   for (const train::Field& field : train::config_fields()) {
+    if (field.group == without) continue;
     if (std::strcmp(group, field.group) != 0) o.group(group = field.group);
     std::visit(
         [&](auto member) {

@@ -4,12 +4,15 @@
 #include <map>
 
 #include "command.h"
+#include "fetch_progress.h"
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
 #include "freight/base/usage.h"
 #include "freight/data/unicode.h"
 #include "freight/deploy/convert.h"
 #include "freight/io/weights_file.h"
+#include "freight/job/signals.h"
+#include "freight/store/weights_source.h"
 #include "freight/tables/xgboost_import.h"
 #include "model_source.h"
 #include "options.h"
@@ -78,11 +81,10 @@ int models_convert_command(const Args& args) {
             "  freight models convert runs/mine/model.safetensors weights.safetensors --plain\n"
             "  freight models convert runs/mine/model.safetensors weights.pth     # for PyTorch's torch.load\n"
             "  freight models convert trees.json trees.safetensors   # or trees.ubj: what XGBoost's save_model writes");
-  o.positional(
-      "in", &in,
-      "weights (safetensors, PyTorch's .pth, .pt or .bin, or the .index.json of several), trees (.json, .ubj), "
-      "or a saved model",
-      true);
+  o.positional("in", &in,
+               "weights (safetensors, PyTorch's .pth, .pt or .bin, or the .index.json of several; or a source like "
+               "torchvision:resnet18, see freight models get), trees (.json, .ubj), or a saved model",
+               true);
   o.positional("out", &out, "the file to write; .pth, .pt or .bin: weights for PyTorch", true);
   o.add("--model", &model, "the network of the weights: a built-in model or a spec FILE.json",
         {.aliases = {"-a", "--arch"}});
@@ -109,6 +111,11 @@ int models_convert_command(const Args& args) {
     fail(ErrorKind::usage, "--model",
          "or --plain: expected one of them (trees are read from XGBoost's .json and .ubj files); see freight models "
          "convert --help");
+  }
+  if (store::names_weights_source(in)) {
+    signals::install();
+    Progress progress(o.quiet() ? Progress::Mode::off : Progress::Mode::automatic);
+    in = store::weights_path(in, {.fetch = fetch_with_progress(progress)});
   }
   check_output("out", out, {in, class_names, model});
   if (trees) {

@@ -1,14 +1,16 @@
-// `freight data list|info|verify|get|sample`: the built-in data sets, and the user's own data.
+// `freight data list|info|verify|check|preview|get|sample`: the built-in data sets, and the user's own data (check:
+// data_check.cpp; preview: data_preview.cpp).
 #include <algorithm>
 #include <cstdio>
 
 #include "command.h"
 #include "data_text.h"
+#include "fetch_progress.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
-#include "freight/data/fetch.h"
+#include "freight/data/download.h"
 #include "freight/data/image_folder.h"
 #include "freight/data/sample_files.h"
 #include "freight/data/source.h"
@@ -356,17 +358,8 @@ int get_command(const Args& args) {
   if (!entry || !entry->builtin()) {
     signals::install();
     Progress progress(progress_wanted ? Progress::Mode::automatic : Progress::Mode::off);
-    data::FetchOptions fetch;
-    fetch.base_urls = urls;
-    fetch.data_dir = common.load.data_dir;
-    fetch.cancelled = signals::stop_requested;
-    fetch.progress = [&](const data::Progress& p) {
-      const auto done = static_cast<double>(p.done), total = static_cast<double>(p.total);
-      progress.update(p.total > 0 ? cat(p.file, "  ", human_bytes(done), " of ", human_bytes(total), "  ",
-                                        fixed(100.0 * done / total, 0), "%")
-                                  : cat(p.file, "  ", human_bytes(done)));
-    };
-    where = data::fetch_set(name, fetch);
+    where = data::download_set(
+        name, {.base_urls = urls, .data_dir = common.load.data_dir, .fetch = fetch_with_progress(progress)});
   }
   if (common.as_json) {
     print_json({{"name", name}, {"path", where.empty() ? Json(nullptr) : Json(where)}});
@@ -415,16 +408,18 @@ int sample_command(const Args& args) {
 }  // namespace
 
 int data_command(const Args& args) {
-  return dispatch({"freight data",
-                   "Datasets: list, describe, verify and download them.",
-                   {
-                       {"list", "the built-in datasets, and where they are", list_command},
-                       {"info", "counts, shape, classes and statistics of one set", info_command},
-                       {"verify", "read everything and compare with the known hashes", verify_data_command},
-                       {"get", "download a set", get_command},
-                       {"sample", "write small sample files for trying out commands", sample_command},
-                   }},
-                  args);
+  return dispatch(
+      {"freight data",
+       "Datasets: list, describe, verify and download them.",
+       {
+           {"list", "the built-in datasets, and where they are", list_command},
+           {"info", "counts, shape, classes and statistics of one set", info_command},
+           {"verify", "read everything and compare with the known hashes", verify_data_command},
+           {"check", "look for leaks between the parts, wrong labels, unreadable files", data_check_command},
+           {"get", "download a set", get_command},
+           {"sample", "write small sample files for trying out commands", sample_command},
+       }},
+      args);
 }
 
 }  // namespace freight::app

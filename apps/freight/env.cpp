@@ -10,6 +10,13 @@
 
 namespace freight::app {
 
+namespace {
+
+// A secret is not shown, as listings end up in logs and bug reports.
+std::string value_shown(const env::Variable& v) { return v.secret ? "(set, not shown)" : env::get(v.name); }
+
+}  // namespace
+
 int env_command(const Args& args) {
   bool as_json = false;
   Options options("env", "Lists the environment variables that Freight reads, with their values.");
@@ -20,7 +27,7 @@ int env_command(const Args& args) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const env::Variable& v : env::variables()) {
       list.push_back({{"name", v.name},
-                      {"value", env::is_set(v.name) ? nlohmann::ordered_json(env::get(v.name)) : nullptr},
+                      {"value", env::is_set(v.name) ? nlohmann::ordered_json(value_shown(v)) : nullptr},
                       {"meaning", v.meaning},
                       {"flag", v.flag}});
     }
@@ -29,7 +36,7 @@ int env_command(const Args& args) {
   }
   std::vector<std::vector<std::string>> rows;
   for (const env::Variable& v : env::variables()) {
-    rows.push_back({v.name, env::is_set(v.name) ? env::get(v.name) : "-", v.flag[0] ? v.flag : "-", v.meaning});
+    rows.push_back({v.name, env::is_set(v.name) ? value_shown(v) : "-", v.flag[0] ? v.flag : "-", v.meaning});
   }
   std::fputs(table({"variable", "value", "flag", "meaning"}, rows).c_str(), stdout);
   return 0;

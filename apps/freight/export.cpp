@@ -1,11 +1,13 @@
 // `freight export`: writes a saved model as an ONNX file, or in the format of the library that fitted it.
 #include <cstdio>
+#include <filesystem>
 
 #include "command.h"
 #include "freight/base/usage.h"
 #include "freight/deploy/onnx.h"
 #include "freight/io/file.h"
 #include "freight/io/json_library.h"
+#include "freight/report/card.h"
 #include "options.h"
 #include "output_path.h"
 
@@ -36,6 +38,26 @@ void export_library(const store::Bundle& bundle, const std::string& library, con
               with_commas(static_cast<int64_t>(bytes.size())).c_str(), join(columns, ", ").c_str());
 }
 
+// The folder that -o names, which is made where it ends in a slash; "" where it names a file.
+std::string folder_of(const std::string& output) {
+  std::error_code error;
+  if (!ends_with(output, "/") && !std::filesystem::is_directory(output, error)) return "";
+  std::filesystem::create_directories(output, error);
+  if (error) fail(ErrorKind::runtime, output, "cannot make the directory: ", error.message());
+  std::string folder = output;
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  return folder;
+}
+
+// The model card.
+void write_card_beside(const store::Bundle& bundle, const std::string& model, const std::string& output) {
+  const std::filesystem::path file = output;
+  const std::string folder = file.parent_path().string();
+  if (!report::write_card(folder, report::card_of(bundle, model, file.filename().string()))) {
+    std::fprintf(stderr, "warning: %s/README.md is kept: it was not made by Freight\n", folder.c_str());
+  }
+}
+
 }  // namespace
 
 int export_command(const Args& args) {
@@ -43,12 +65,14 @@ int export_command(const Args& args) {
   deploy::OnnxOptions options;
   bool json = false;
   Options o("export", "Writes a saved model as an ONNX file (opset 17, any batch size), or as XGBoost's own file.",
-            "MODEL.safetensors -o FILE.onnx [options]",
+            "MODEL.safetensors -o FILE.onnx|FOLDER/ [options]",
             "  freight export runs/convnet-digits/model.safetensors -o digits.onnx --preprocessing\n"
             "  freight export runs/gbdt-adult/model.safetensors --format xgboost -o adult.ubj\n"
             "freight verify MODEL --onnx-runtime PYTHON compares its predictions.");
   o.positional("model", &model, "the saved model", true);
-  o.add("-o,--output", &output, "the file to write", {.value = "FILE.onnx", .aliases = {"--out"}});
+  o.add("-o,--output", &output,
+        "the file to write; in a folder model.onnx (of --format xgboost model.ubj), and README.md, its model card",
+        {.value = "FILE.onnx", .aliases = {"--out"}});
   o.add("--format", &format, "onnx; of boosted trees and forests xgboost, too: a .json or .ubj file",
         {.one_of = {"onnx", "xgboost"}});
   o.add("--softmax", &options.softmax, "end with probabilities, as freight predict does; else with logits");
@@ -57,6 +81,8 @@ int export_command(const Args& args) {
   o.add("--json", &json, "print JSON");
   if (o.parse(args) == Options::Outcome::done) return 0;
   need_given("-o", !output.empty(), "export");
+  const std::string folder = folder_of(output);
+  if (!folder.empty()) output = cat(folder, format == "onnx" ? "/model.onnx" : "/model.ubj");
   check_output("-o", output, {model});
   const store::Bundle bundle = store::load_bundle(model);
   if (format != "onnx") {
@@ -64,9 +90,11 @@ int export_command(const Args& args) {
       if (o.given(flag)) refuse_flag_of(flag, "ONNX files", cat("the file is of --format ", format));
     }
     export_library(bundle, format, output, json);
+    if (!folder.empty()) write_card_beside(bundle, model, output);
     return 0;
   }
   const deploy::OnnxSummary s = deploy::export_onnx(bundle, output, options);
+  if (!folder.empty()) write_card_beside(bundle, model, output);
   if (json) {
     print_line({{"file", output},
                 {"input", s.input},

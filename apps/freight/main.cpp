@@ -34,6 +34,7 @@ int run(const Args& args) {
                        {"export", "export a saved model as an ONNX file", export_command},
                        {"verify", "check that a saved model gives the same predictions everywhere", verify_command},
                        {"report", "one HTML page about one or several runs", report_command},
+                       {"runs", "the runs in a directory: status, best metric, settings, hours", runs_command},
                        {"plan", "memory, time and cost of a run before it starts, here and elsewhere", plan_command},
                        {"explain", "why a device speeds up a network or not, layer by layer", explain_command},
                        {"advise", "recommend hardware to train on, within a deadline and a budget", advise_command},

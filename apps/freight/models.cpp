@@ -1,4 +1,4 @@
-// `freight models list|show|convert`: the built-in models, and the parts of a model (convert: convert.cpp).
+// `freight models list|show|convert|get`: the built-in models, and the parts of a model (convert.cpp, models_get.cpp).
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
@@ -159,6 +159,7 @@ int models_command(const Args& args) {
        "Models: the ones known by name, and the layers of any.",
        {
            {"list", "the models known by name", list_command},
+           {"get", "download trained weights: torchvision's, Hugging Face's, or by address", models_get_command},
            {"convert", "convert weights (safetensors, .pth) to a saved model, and back", models_convert_command},
            {"show", "layers, shapes, parameters and FLOPs of one model, or its spec", show_command},
        }},

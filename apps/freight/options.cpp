@@ -225,7 +225,7 @@ Json read_once(const std::string& path) {
 struct Options::Impl {
   std::string command, summary, synopsis, notes, heading = "Options";
   std::vector<Option> options;
-  std::vector<std::pair<std::string, std::string>> shorthands, advice;
+  std::vector<std::pair<std::string, std::string>> shorthands;
   bool with_config = false, dry_run = false, print_config = false, help_wanted = false, verbose = false, quiet = false;
   std::string config_file;
   std::vector<std::string> sets, plugins, essentials;
@@ -248,9 +248,6 @@ struct Options::Impl {
 
   [[noreturn]] void unknown_flag(const std::string& token) const {
     const std::string flag = token.substr(0, token.find('='));
-    for (const auto& [foreign, text] : advice) {
-      if (canonical(flag) == foreign) fail(ErrorKind::usage, flag, "unknown flag of `freight ", command, "`: ", text);
-    }
     refuse_unknown(flag, {.kind = cat("flag of `freight ", command, "`"),
                           .got = flag,
                           .known = known_flags(),
@@ -460,8 +457,6 @@ void Options::positional(const std::string& name, Target target, const std::stri
 void Options::shorthand(const std::string& flag, const std::string& meaning) {
   impl_->shorthands.emplace_back(flag, meaning);
 }
-
-void Options::advise(const std::string& flag, const std::string& advice) { impl_->advice.emplace_back(flag, advice); }
 
 void Options::accept(const std::string& name, const std::string& word, bool* said, const std::string& help) {
   Option* o = impl_->find(name);

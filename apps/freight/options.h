@@ -45,8 +45,6 @@ class Options {
   void positional(const std::string& name, Target target, const std::string& help, bool required);
   // `flag` stands for `meaning`: shorthand("--bf16", "--precision=bf16").
   void shorthand(const std::string& flag, const std::string& meaning);
-  // `flag` is one of other programs, without a counterpart here: its error gives `advice`, not the nearest flag.
-  void advise(const std::string& flag, const std::string& advice);
   // The option also accepts `word` instead of a number, which sets `*said` and leaves the number. `help` is added to
   // its help.
   void accept(const std::string& name, const std::string& word, bool* said, const std::string& help);

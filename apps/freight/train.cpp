@@ -20,6 +20,7 @@
 #include "freight/base/usage.h"
 #include "freight/job/signals.h"
 #include "freight/plan/fitting.h"
+#include "freight/report/card.h"
 #include "freight/tables/rank_work.h"
 #include "freight/trace/device.h"
 #include "freight/train/config_fields.h"
@@ -82,16 +83,6 @@ std::unique_ptr<Options> train_options(train::Config& c, TrainFlags& f) {
                                      "  freight train --data reviews.csv --text-column body --label-column stars\n"
                                      "  freight train housing.csv --target median_house_value");
   declare(*o, c, f);
-  for (const char* flag : {"--patience", "--early-stopping", "--early-stopping-patience"}) {
-    o->advise(flag,
-              "--early-stop has that for tables; networks have no early stopping yet and keep their best checkpoint");
-  }
-  for (const char* flag : {"--freeze-backbone", "--freeze-layers"}) {
-    o->advise(flag, "--freeze has that: --freeze backbone, or --freeze 'conv1,layer[1-3].*'");
-  }
-  for (const char* flag : {"--loss", "--criterion", "--loss-function"}) {
-    o->advise(flag, "--objective has that for tables; the loss of a network follows from its data and has no flag yet");
-  }
   o->essentials({"data",         "--model",   "--weights",       "--recipe",  "--target", "--epochs",     "--max-steps",
                  "--batch-size", "--lr",      "--optimizer",     "--metric",  "--device", "--devices",    "--precision",
                  "--shards",     "--elastic", "--device-memory", "--fit",     "--seed",   "--output-dir", "--overwrite",
@@ -239,6 +230,15 @@ std::string plugin_flags(const Args& args) {
   return flags;
 }
 
+// The model card, README.md. The run is complete, so that it does not fail without one.
+void write_card_of(const std::string& run, Terminal& terminal) {
+  try {
+    report::write_run_card(run);
+  } catch (const Error& e) {
+    terminal.say(cat("warning: ", run, "/README.md was not written: ", e.what()));
+  }
+}
+
 // Prepares and trains, alone or as the first of several ranks.
 int train_here(Request& r, const Args& args, job::Ranks* ranks, const ShardWork& work) {
   const TrainFlags& flags = r.flags;
@@ -267,6 +267,7 @@ int train_here(Request& r, const Args& args, job::Ranks* ranks, const ShardWork&
   if (ranks && !ranks->first()) return result.interrupted() ? signals::exit_code() : 0;
   const bool trained = result.samples_per_second > 0;  // false for a run that was already complete
   if (trained && fitted.run.has_plans()) terminal.compare(result.output_dir);
+  if (!result.interrupted()) write_card_of(result.output_dir, terminal);
   if (flags.json) {
     terminal.print_json(result);
   } else {

@@ -8,6 +8,7 @@
 
 #include "freight/base/device_memory.h"
 #include "freight/job/supervisor.h"
+#include "freight/plan/energy.h"
 #include "freight/plan/fitting.h"
 #include "freight/train/observer.h"
 #include "freight/train/progress.h"
@@ -26,7 +27,10 @@ class Terminal : public train::Observer {
 
   bool keeps_log() const override { return true; }
   void on_start(const train::RunSummary& s) override;
-  bool wants_step() override { return steps_done || progress_.due(); }
+  bool wants_step() override {
+    energy_.poll();
+    return steps_done || progress_.due();
+  }
   train::AfterStep on_step(const train::StepReport& r) override;
   void on_evaluation_progress(int64_t done, int64_t total) override;
   void on_bad_sample(const std::string& path, const std::string& reason) override;
@@ -70,6 +74,7 @@ class Terminal : public train::Observer {
   double shown_loss(double loss) const;
   bool tokens() const { return rate_ == "tok/s"; }  // for a language model
 
+  plan::EnergyMeter energy_;  // since this object was made
   std::mutex log_mutex_;
   std::string log_dir_;             // "": the directory does not exist yet
   std::vector<std::string> early_;  // lines until it does

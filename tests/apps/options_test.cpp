@@ -35,7 +35,6 @@ struct Sample {
     options.add("--nesterov", &nesterov, "look ahead", {.key = "optimizer.nesterov"});
     options.add("--tag", &tags, "labels", {.key = "tags"});
     options.shorthand("--bf16", "--precision=bf16");
-    options.advise("--turbo-mode", "there is none yet");
     options.enable_config();
     outcome = options.parse(args);
   }
@@ -107,7 +106,16 @@ TEST(OptionsTest, BadValuesNameTheFlagTheValueAndTheNeed) {
       {{"--lr", "-1"}, "--lr: expected at least 0, got '-1'"},
       {{"--lr="}, "--lr: expected a number, got ''"},
       {{"--optimizer", "adamx"}, "--optimizer: expected one of sgd, adam, adamw, got 'adamx'; did you mean adam?"},
-      {{"--turbo_mode=3"}, "--turbo_mode: unknown flag of `freight sample`: there is none yet"},
+      // Names of other programs (catalog/other_names.txt).
+      {{"--max_epochs=3"}, "--max_epochs: unknown flag of `freight sample`; did you mean --epochs?"},
+      {{"--per-device-train-batch-size", "3"},
+       "--per-device-train-batch-size: unknown flag of `freight sample`; did you mean --batch-size? (over all "
+       "devices)"},
+      {{"--wandb"},
+       "--wandb: unknown flag of `freight sample`; a run writes TensorBoard event files, which W&B imports "
+       "(docs/report.md)"},
+      {{"--optimizer", "adamw_torch"},
+       "--optimizer: expected one of sgd, adam, adamw, got 'adamw_torch'; did you mean adamw?"},
       {{"--btach-size", "3"}, "--btach-size: unknown flag of `freight sample`; did you mean --batch-size?"},
       {{"--progress=maybe"}, "--progress: expected true or false, got 'maybe'"},
       {{"--set", "optimizer.lt=3"}, "--set: unknown key 'optimizer.lt'; did you mean optimizer.lr?"},

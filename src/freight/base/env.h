@@ -11,6 +11,7 @@ struct Variable {
   const char* meaning;
   const char* flag;         // the command-line flag that says the same, "" where none
   const char* values = "";  // what it may be, "0|1"; "" for any text
+  bool secret = false;      // listings do not show its value
 };
 
 // All honored variables, in the order of `freight env`.

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "freight/base/error.h"
+#include "freight/base/other_names_internal.h"
 #include "freight/base/printable.h"
 
 namespace freight {
@@ -23,7 +24,35 @@ std::string number_text(double v) {
   fail(ErrorKind::usage, what, name, name.empty() ? "" : ": ", "expected ", range, ", got ", number_text(got));
 }
 
+std::string without_blanks(const std::string& text) {
+  const size_t first = text.find_first_not_of(' ');
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
+std::string comparable(const std::string& name) {
+  std::string text = lower(name);
+  std::replace(text.begin(), text.end(), '_', '-');
+  return text;
+}
+
 }  // namespace
+
+const std::vector<OtherName>& other_names() {
+  static const std::vector<OtherName> kNames = [] {
+    std::vector<OtherName> rows;
+    for (const std::string& line : split(other_names_file(), '\n')) {
+      if (line.empty() || line[0] == '#') continue;
+      std::vector<std::string> cells;
+      for (const std::string& cell : split(line, '|')) cells.push_back(without_blanks(cell));
+      cells.resize(4);
+      std::vector<std::string> here;
+      if (!cells[2].empty()) here = split(cells[2], ' ');
+      rows.push_back({cells[0], cells[1], here, cells[3]});
+    }
+    return rows;
+  }();
+  return kNames;
+}
 
 void excludes(const GivenFlag& a, const GivenFlag& b, const std::string& why) {
   if (!a.given || !b.given) return;
@@ -73,6 +102,18 @@ void refuse_flag_of(const std::string& flag, const std::string& of, const std::s
 }
 
 std::string did_you_mean(const std::string& got, const std::vector<std::string>& known, const std::string& otherwise) {
+  const std::string name = comparable(got);
+  for (const std::string& k : known) {
+    if (comparable(k) == name) return cat("; did you mean ", k, "?");
+  }
+  for (const OtherName& other : other_names()) {
+    if (other.name != name) continue;
+    if (other.here.empty()) return cat("; ", other.note);
+    for (const std::string& here : other.here) {
+      if (std::find(known.begin(), known.end(), here) == known.end()) continue;
+      return cat("; did you mean ", here, "?", other.note.empty() ? "" : cat(" (", other.note, ")"));
+    }
+  }
   const std::string near = nearest(got, known);
   return near.empty() ? otherwise : cat("; did you mean ", excerpt(near), "?");
 }

@@ -40,9 +40,18 @@ struct UnknownName {
 // A column that a table does not have: "there is no column ag in people.csv: got age, sex; did you mean age?"
 [[noreturn]] void refuse_column(const std::string& what, const std::string& column,
                                 const std::vector<std::string>& columns, const std::string& table);
-// "; did you mean adam?", or `otherwise` where no name is near.
+// "; did you mean adam?", or `otherwise` where no name is near. What other programs call it comes first
+// (catalog/other_names.txt): "; did you mean --devices? (--devices 2, or a list like cuda:0,cuda:1)" for --gpus.
 std::string did_you_mean(const std::string& got, const std::vector<std::string>& known,
                          const std::string& otherwise = {});
+
+// A row of catalog/other_names.txt.
+struct OtherName {
+  std::string name, of;           // in lower case, with - for _; whose name it is
+  std::vector<std::string> here;  // names here: the first that is known is meant
+  std::string note;               // added; without names here it is the advice
+};
+const std::vector<OtherName>& other_names();
 
 // A value that is well formed and does not fit the rest: "got cuda:0: a model of gbdt runs on the CPU"
 [[noreturn]] void refuse_value(const std::string& what, const std::string& got, const std::string& why);

@@ -155,8 +155,6 @@ TextSet load_text(const std::string& name_or_path, const LoadOptions& options) {
   return Source(name_or_path, options).load_text(options);
 }
 
-std::string sha256_of(const std::string& path) { return io::sha256(io::read_file(path)); }
-
 bool Verification::ok() const {
   return bad.empty() &&
          std::none_of(files.begin(), files.end(), [](const File& f) { return f.state == File::State::differs; });
@@ -238,7 +236,7 @@ Verification verify(const std::string& name_or_path, const LoadOptions& options,
     }
     std::sort(paths.begin(), paths.end());
     for (const std::string& path : paths) {
-      Verification::File file{path, sha256_of(path), Verification::File::State::unknown};
+      Verification::File file{path, io::sha256_of(path), Verification::File::State::unknown};
       for (const CatalogFile& known : entry ? entry->files : std::vector<CatalogFile>{}) {
         if (known.sha256.empty() || std::filesystem::path(path).filename() != known.name) continue;
         file.state =

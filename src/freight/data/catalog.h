@@ -81,6 +81,5 @@ Verification verify(const std::string& name_or_path, const LoadOptions& options 
 std::vector<std::string> search_dirs(const LoadOptions& options);
 // The directory that `freight data get` writes to: --data-dir, else $FREIGHT_DATA, else the cache.
 std::string download_dir(const LoadOptions& options);
-std::string sha256_of(const std::string& path);  // the hash of a file's content, lower-case hex
 
 }  // namespace freight::data

@@ -73,6 +73,28 @@ std::string sha256(ByteView bytes) {
   return hex(ByteView(digest, size));
 }
 
+std::string sha256_of(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) fail(ErrorKind::data, path, "cannot read: ", std::strerror(errno));
+  const std::unique_ptr<const int, void (*)(const int*)> closer(&fd, [](const int* d) { ::close(*d); });
+  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> state(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+  bool good = state && EVP_DigestInit_ex(state.get(), EVP_sha256(), nullptr) == 1;
+  std::vector<unsigned char> buffer(size_t{1} << 20);
+  for (;;) {
+    const ssize_t n = ::read(fd, buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(ErrorKind::data, path, "cannot read: ", std::strerror(errno));
+    if (n == 0) break;
+    good = good && EVP_DigestUpdate(state.get(), buffer.data(), static_cast<size_t>(n)) == 1;
+  }
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  if (!good || EVP_DigestFinal_ex(state.get(), digest, &size) != 1) {
+    fail(ErrorKind::runtime, "sha256", "OpenSSL failed");
+  }
+  return hex(ByteView(digest, size));
+}
+
 std::string xxh3_128(ByteView bytes) { return hex(XXH3_128bits(bytes.data(), bytes.size())); }
 
 PartHashes part_hashes(const std::vector<ByteView>& pieces) {

@@ -385,7 +385,12 @@ Model from_spec(const std::string& text, const std::string& source) {
 }
 
 Model from_spec_file(const std::string& path) {
-  need_file("model", path);
+  if (!io::file_exists(path)) {
+    std::vector<std::string> names;  // google/vit-base-patch16-224 is no path, but a name elsewhere
+    for (const Entry& e : registry()) names.emplace_back(e.name);
+    fail(ErrorKind::usage, "model", "there is no spec file '", path, "'",
+         ends_with(path, ".json") ? "" : did_you_mean(path, names));
+  }
   if (ends_with(path, ".safetensors")) {
     io::load_safetensors(path);  // says what is wrong with a damaged one
     fail(ErrorKind::usage, "model", "'", path,

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
@@ -107,7 +108,14 @@ void read_outcome(RunRecord& run, const Json& j) {
   run.steps = integer(result, "steps");
   run.bad_samples = integer(result, "bad_samples");
   run.train_seconds = number(result, "train_seconds");
+  const auto numbers = [](const Json& of, Facts& to) {
+    for (const auto& [name, value] : of.items()) {
+      if (value.is_number()) to.emplace_back(name, text_of(value));
+    }
+  };
+  numbers(result, run.result);
   const Json plan = part(j, "plan");
+  numbers(plan, run.plan);
   run.planned_bytes = number(plan, "planned_bytes");
   run.measured_bytes = number(plan, "measured_bytes");
   run.timeline = step_times_in(part(j, "timeline"));
@@ -147,6 +155,13 @@ const std::string& RunRecord::config_value(const std::string& key) const {
   return kNone;
 }
 
+double RunRecord::plan_figure(const std::string& name) const {
+  for (const auto& [key, value] : plan) {
+    if (key == name) return parse_number<double>(value).value_or(0);
+  }
+  return 0;
+}
+
 std::vector<std::string> RunRecord::splits() const {
   std::vector<std::string> all;
   for (const io::Metrics& row : rows) {
@@ -164,6 +179,11 @@ std::vector<const io::Metrics*> RunRecord::rows_of(const std::string& split) con
 }
 
 const io::Metrics* RunRecord::best() const {
+  std::error_code ignored;  // of a run without checkpoints
+  const std::string checkpoint = fs::read_symlink(path + "/best", ignored).filename();
+  for (const io::Metrics& row : rows) {
+    if (row.split != "train" && checkpoint == cat("step-", row.step)) return &row;
+  }
   const io::Metrics* best = nullptr;
   for (const io::Metrics& row : rows) {
     if (row.split == "train" || !row.loss || !std::isfinite(*row.loss)) continue;

@@ -37,13 +37,18 @@ struct RunRecord {
   StepTimes timeline;
   tables::Leaderboard leaderboard;  // empty if nothing was compared
   int64_t exit_code = 0, threads = 0, train_count = 0, test_count = 0, steps = 0, bad_samples = 0;
+  // Figures of the end, "test_top1", "97.4", and of plan and measurement, "planned_step_seconds"; without those that
+  // are not known.
+  Facts result = {}, plan = {};
   double planned_bytes = 0, measured_bytes = 0;  // of memory; 0: not recorded
   double train_seconds = 0, time = 0;            // `time`: of the last change of the status, in seconds since 1970
 
   const std::string& config_value(const std::string& key) const;  // "" if it is not set
+  double plan_figure(const std::string& name) const;              // 0 if it is not known
   std::vector<std::string> splits() const;                        // in order of appearance
   std::vector<const io::Metrics*> rows_of(const std::string& split) const;
-  // The held-out row with the highest top1, or with the lowest loss if no row has a top1; null if there is none.
+  // The held-out row of the best checkpoint; in a run without one the row with the highest top1, or with the lowest
+  // loss if no row has a top1. Null if there is none.
   const io::Metrics* best() const;
 };
 

@@ -38,6 +38,7 @@ void remove_old_run(const fs::path& dir) {
                            "model.safetensors", "report.html", kGone, "checkpoints", "last", "best"}) {
     fs::remove_all(dir / name);
   }
+  if (RunDir::has_card(dir.string())) fs::remove(dir / RunDir::kCard);
   for (const auto& e : fs::directory_iterator(dir)) {
     if (e.path().filename().string().find("tfevents") != std::string::npos) fs::remove(e.path());
   }
@@ -113,6 +114,11 @@ RunDir::RunDir(const std::string& path, bool overwrite, std::shared_ptr<RunLock>
   remove_old_run(path);
   tidy();
   open();
+}
+
+bool RunDir::has_card(const std::string& folder) {
+  const std::string path = cat(folder, "/", kCard);
+  return io::file_exists(path) && io::read_text(path).find(kCardMark) != std::string::npos;
 }
 
 // Removes what a run left that was killed while it wrote. A report may be written beside us: its files are not touched.

@@ -26,6 +26,12 @@ class RunDir {
   static bool barely_begun(const std::string& path);
   // The folder for what ranks other than the first print; it is made before the run begins, and no part of it.
   static constexpr const char* kRankLogs = "ranks";
+  // The model card. One without this line is the user's own, and stays.
+  static constexpr const char* kCard = "README.md";
+  static constexpr const char* kCardMark =
+      "<!-- Made by Freight, which replaces this file as long as this line is in it. -->";
+  // True where `folder` has a card with the line.
+  static bool has_card(const std::string& folder);
   // True where nothing lies there but the lock, and the ranks' logs, of a run that never began.
   static bool is_empty(const std::string& path);
   // Checks, makes and claims the directory; of what it holds only an earlier run's files are removed. Throws

@@ -69,6 +69,15 @@ RunLock::~RunLock() {
   ::close(fd_);
 }
 
+bool RunLock::held(const std::string& run) {
+  const int fd = ::open(cat(run, "/", kFile).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return false;
+  const bool free = ::flock(fd, LOCK_SH | LOCK_NB) == 0;
+  const bool held = !free && errno == EWOULDBLOCK;
+  ::close(fd);
+  return held;
+}
+
 bool RunLock::file_exists(const std::string& run) {
   struct stat there {};
   return ::lstat(cat(run, "/", kFile).c_str(), &there) == 0;

@@ -17,6 +17,8 @@ class RunLock {
 
   // True where the file is there: held, or left by a process that was killed.
   static bool file_exists(const std::string& run);
+  // True where a process holds it.
+  static bool held(const std::string& run);
   static constexpr const char* kFile = ".lock";
 
  private:

@@ -1,0 +1,59 @@
+// `freight runs`: the runs in a directory.
+#include "freight/report/runs.h"
+
+#include <cstdio>
+
+#include "command.h"
+#include "freight/base/printable.h"
+#include "freight/base/strings.h"
+#include "freight/io/json_library.h"
+#include "freight/train/progress.h"
+#include "options.h"
+#include "table.h"
+#include "train_result.h"
+
+namespace freight::app {
+
+int runs_command(const Args& args) {
+  std::string dir = "runs";
+  bool as_json = false;
+  Options o("runs", "Lists the runs in a directory: status, best metric, the settings that differ, hours.",
+            "[DIR] [options]", "  freight runs\n  freight runs experiments --json");
+  o.positional("DIR", &dir, "a directory with runs (default runs)", false);
+  o.add("--json", &as_json, "print a JSON array");
+  if (o.parse(args) == Options::Outcome::done) return 0;
+  constexpr double kHour = 3600;
+  const std::vector<report::ListedRun> runs = report::list_runs(dir);
+  if (as_json) {
+    using Json = nlohmann::ordered_json;
+    Json list = Json::array();
+    for (const report::ListedRun& r : runs) {
+      Json settings = Json::object();
+      for (const auto& [key, value] : r.settings) settings[key] = value;
+      list.push_back({{"path", r.path},
+                      {"status", r.status},
+                      {"model", r.model},
+                      {"data", r.data},
+                      {"metric", r.metric.empty() ? Json(nullptr) : Json(r.metric)},
+                      {"best", r.metric.empty() ? Json(nullptr) : Json(r.value)},
+                      {"epoch", r.epoch},
+                      {"steps", r.steps},
+                      {"hours", r.seconds / kHour},
+                      {"time", r.time},
+                      {"settings", settings}});
+    }
+    std::printf("%s\n", list.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    return 0;
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const report::ListedRun& r : runs) {
+    std::string settings;
+    for (const auto& [key, value] : r.settings) settings += cat(settings.empty() ? "" : "  ", key, "=", excerpt(value));
+    const std::string best = r.metric.empty() ? "-" : cat(r.metric, " ", figure(r.value));
+    rows.push_back({printable(r.path), r.status, best, clock_text(r.seconds), printable(settings)});
+  }
+  std::fputs(table({"run", "status", "best", "h:mm:ss", "settings that differ"}, rows).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace freight::app
