@@ -133,7 +133,7 @@ std::vector<Field> make_fields() {
       {kAugment, "--rand-augment-magnitude", "augment.rand_augment_magnitude", &C::rand_augment_magnitude,
        "strength of the RandAugment operations", between(0, 30)},
       {kAugment, "--augment-views", "augment.views", &C::augment_views,
-       "augment each sample in this many fixed ways, which take turns by epoch (0: anew in every epoch)", between(0, 1000)},
+       "augment each sample in this many fixed ways, which take turns by epoch (0: another way in every epoch)", between(0, 1000)},
       {kAugment, "--random-erase", "augment.random_erase", &C::random_erase, "probability that a rectangle is erased",
        between(0, 1)},
       {kAugment, "--mixup-alpha", "augment.mixup_alpha", &C::mixup_alpha,
