@@ -177,7 +177,7 @@ bool reads_trained(const Pass& p, const Node& n) {
 
 // Why the part ends at a node that takes features, and whose results are none.
 std::string reason_of(const Pass& p, const Node& n) {
-  if (info(n.op).random || n.op == Op::dropout) return cat(layer_of(n), " draws random numbers (", name(n.op), ")");
+  if (info(n.op).random) return cat(layer_of(n), " draws random numbers (", name(n.op), ")");
   if (reads_trained(p, n)) return cat(layer_of(n), " is trained");
   const bool changed =
       std::any_of(n.inputs.begin(), n.inputs.end(), [&](Value v) { return p.depends[v] == Dependence::other; });
