@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "command.h"
+#include "freight/base/error.h"
 #include "freight/base/usage.h"
 #include "freight/deploy/onnx.h"
 #include "freight/io/file.h"

@@ -22,9 +22,8 @@ std::string download_set(const std::string& name, const DownloadOptions& options
   if (!entry) {
     std::vector<std::string> known;
     for (const CatalogEntry& e : catalog()) known.push_back(e.name);
-    const std::string near = nearest(name, known);
-    fail(ErrorKind::usage, name,
-         "no such dataset: ", near.empty() ? "known are " + join(known, ", ") : "did you mean " + near + "?");
+    refuse_unknown(
+        name, {.kind = "dataset", .got = name, .known = known, .otherwise = cat("; known are ", join(known, ", "))});
   }
   if (entry->builtin()) return "";
   std::vector<std::string> bases = options.base_urls;

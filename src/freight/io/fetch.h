@@ -1,6 +1,6 @@
-// Downloads over HTTP: of data sets (data/download.h) and of weights (store/weights_source.h). A file arrives as
-// NAME.part, is resumed after an interruption, is checked against its SHA-256 and only then gets its name. Errors are
-// Error(data) that names the address and what to do.
+// Downloads of datasets (data/download.h) and of weights (store/weights_source.h). A file is written as NAME.part,
+// where an interrupted download resumes, checked against its SHA-256, and then renamed. Errors are Error(data) that
+// names the address and what to do.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -11,16 +11,16 @@ namespace freight::io {
 
 struct Progress {
   std::string file;             // its name, without the folder
-  int64_t done = 0, total = 0;  // bytes; total is 0 while unknown
+  int64_t done = 0, total = 0;  // bytes; total is 0 while it is unknown
 };
 
 struct FetchOptions {
-  int tries = 3;               // per address, for errors that may pass
-  double retry_seconds = 1.0;  // pause before the second try; doubles
+  int tries = 3;               // per address, for transient errors
+  double retry_seconds = 1.0;  // pause before the second try; doubles with each further one
   // Header lines of each request, "Authorization: Bearer ...". They are not sent to another host after a redirect.
   std::vector<std::string> headers = {};
   std::function<void(const Progress&)> progress = {};
-  std::function<bool()> cancelled = {};  // polled; true stops with an error, the .part stays
+  std::function<bool()> cancelled = {};  // polled; true stops with an error and keeps the .part file
   // The meaning of an HTTP status where there is a better one than its number; "" otherwise.
   std::function<std::string(long status)> meaning = {};
   std::string advice = {};  // closes the message of a download that failed
