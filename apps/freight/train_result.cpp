@@ -19,6 +19,13 @@ void add_figures(const train::Result& r, bool tokens, nlohmann::ordered_json& to
   if (r.test.metric) to[cat(r.measured, "_", r.metric_name)] = *r.test.metric;
 }
 
+std::string best_line(const train::Result& r) {
+  std::string text =
+      cat("best    epoch ", r.best_epoch, " of ", r.epochs, ", by ", name_of_set(r.measured), " ", r.best_by);
+  if (r.ended == train::Ended::early) text += "; the run ended early, since that did not improve any more";
+  return text;
+}
+
 std::string result_line(const train::Result& r, bool tokens, const std::string& effort) {
   if (r.test.count == 0) {
     return cat("fitted all samples, without a validation set  (train loss ", figure(r.train_loss), ", ", effort, ")");
