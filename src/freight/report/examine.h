@@ -1,6 +1,6 @@
 // Examines a saved model: it predicts the held-out part of its data sample by sample through deploy::Predictor, as it
 // does for a user's inputs. For classes the result has the confusion matrix and the most confident errors; for a
-// regression the errors of each output; for a model of tables also how it uses the columns.
+// regression the errors of each output; for a table model also how it uses the columns.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -66,7 +66,7 @@ struct Examination {
   double calibration_error = 0;                      // expected calibration error
   std::vector<OutputErrors> outputs;                 // for a regression
   std::vector<Residual> residuals;                   // of the first output
-  std::optional<TableExamination> table;             // for a model of tables
+  std::optional<TableExamination> table;             // for a table model
   std::vector<std::pair<std::string, std::string>> provenance;  // as in the model file
 
   bool classification() const { return outputs.empty(); }
