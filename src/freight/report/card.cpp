@@ -151,9 +151,9 @@ std::string metrics_section(const CardFacts& f) {
   std::string text = cat("\n## Metrics\n\n| metric (", part_of(f), " set) | value | 95 % interval |\n|---|---|---|\n");
   for (const Measured& m : all) {
     const bool known = m.interval.high > m.interval.low;
-    text +=
-        cat("| ", m.name, " | ", significant(m.value, 4), " | ",
-            known ? cat(significant(m.interval.low, 4), " to ", significant(m.interval.high, 4)) : std::string("-"), " |\n");
+    text += cat("| ", m.name, " | ", significant(m.value, 4), " | ",
+                known ? cat(significant(m.interval.low, 4), " to ", significant(m.interval.high, 4)) : std::string("-"),
+                " |\n");
   }
   return text;
 }
