@@ -25,7 +25,8 @@ constexpr size_t kAlign = 16;  // floats: 64 bytes
 // Steps that are watched before it is chosen when sums are made; the first of them plans, the others are timed.
 constexpr int64_t kWatched = 4;
 
-// Not where the parts of all ranks meet first.
+// False if the parts of all ranks must be gathered before they are added, if they run side by side, if there is one
+// rank, and if a device must copy its gradients to host memory first.
 bool may_overlap(const Sharding& s) {
   if (!s.ranks || !s.adds_by_rank() || side_by_side(s)) return false;
   if (s.ranks->world() == 1 || s.ranks->beside_host()) return false;

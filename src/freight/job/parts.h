@@ -1,4 +1,6 @@
-// The division of a batch into shards, and of the shards among the ranks. train/part_step.h makes the step on them.
+// The division of a batch into parts, and their assignment to the ranks. A part, or shard, is a micro-batch: what one
+// forward and backward pass computes. train/part_step.h makes the step on them. (Pieces, in gradient_sum.h, are groups
+// of gradients.)
 #pragma once
 #include <cstdint>
 #include <vector>

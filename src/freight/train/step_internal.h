@@ -12,7 +12,8 @@ namespace freight::train {
 
 class DeviceData;
 
-// The gradients of the optimizer's parameters, computed from a scaled loss if `scale` is not null.
+// The gradients of the optimizer's parameters. If `scale` is not null, the loss is scaled for the backward pass, and
+// the gradients are f32 from which the factor is divided out again, before anything is summed.
 std::vector<Tensor> gradients_of(const Tensor& loss, const optim::Optimizer& optimizer, const optim::LossScale* scale);
 
 // Updates all weights, unless a gradient is NaN or infinite, or an earlier loss was. `ema`, `scale` and `data` may be
