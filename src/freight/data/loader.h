@@ -34,6 +34,7 @@ struct LoaderOptions {
   int64_t prefetch_bytes = int64_t{1} << 30;  // limits the bytes of these batches, but allows at least one
   int64_t epochs = 0;          // the number of epochs of the run, beyond which nothing is prepared; 0: unlimited
   Augment augment = {};        // random changes of samples
+  int64_t views = 0;           // the changes of an epoch are those of its number modulo this; 0: its own
   Mix mix = {};                // labels become f32 (N, classes)
   bool channels_last = false;  // images become (N, H, W, C)
   BadSamples bad = {};         // a skipped sample makes its batch shorter

@@ -56,7 +56,9 @@ struct NetworkConfig {
   std::string freeze;  // PATTERN,...
   double head_lr = 0;  // 0: as the other layers
   double lr_layer_decay = 1;
-  std::string lr_scale;            // PATTERN=FACTOR,...
+  std::string lr_scale;                // PATTERN=FACTOR,...
+  std::string feature_cache = "auto";  // where results of frozen layers are kept: auto, memory, disk, off
+  std::string feature_cache_size = "8GiB";
   std::string loss = "auto";       // models::loss_names(); auto: the model's
   std::string sample_by = "none";  // none, class: samples of an epoch are drawn so that all classes are as frequent
 
@@ -93,7 +95,9 @@ struct NetworkConfig {
   int64_t train_crop_size = 0, val_resize_size = 0, val_crop_size = 0;
   std::string orientation = "exif";
   std::string layout = "auto", value_range;  // of arrays
+  bool random_crop = true;                   // of images in files; false: the crop of evaluation
   double crop_min_area = 0.08;               // least share of an image that a random crop takes
+  int64_t augment_views = 0;                 // views of a sample that take turns; 0: each epoch has its own
   double color_jitter = 0;                   // strength for brightness, contrast and saturation
   double hue_jitter = 0;
   int64_t rand_augment = 0;  // operations

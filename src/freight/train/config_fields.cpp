@@ -7,6 +7,7 @@
 #include "freight/backend/backend.h"
 #include "freight/base/duration.h"
 #include "freight/base/error.h"
+#include "freight/base/memory_size.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/usage.h"
@@ -117,6 +118,11 @@ std::vector<Field> make_fields() {
        {.min = 0, .max = 1, .above_min = true}, {"--layer-decay"}},
       {kFinetune, "--lr-scale", "finetune.lr_scale", &C::lr_scale,
        "factors of the learning rate of layers: 'layer4.*=0.3,conv1=0.1'", {}, {}, "PATTERN=X,..."},
+      {kFinetune, "--feature-cache", "finetune.feature_cache", &C::feature_cache,
+       "compute frozen layers once per sample and keep the results in memory, or in a file in TMPDIR (auto: where that "
+       "is faster; off: never)", words({"auto", "memory", "disk", "off"})},
+      {kFinetune, "--feature-cache-size", "finetune.feature_cache_size", &C::feature_cache_size,
+       "limit for these results", {}, {}, "8GiB"},
 
       {kAugment, "--label-smoothing", "label_smoothing", &C::label_smoothing, "label smoothing", from_below(0, 1)},
       {kAugment, "--dropout", "dropout", &C::dropout,
@@ -138,6 +144,8 @@ std::vector<Field> make_fields() {
        "RandAugment operations per image (0: off, 2 is usual)", between(0, 14)},
       {kAugment, "--rand-augment-magnitude", "augment.rand_augment_magnitude", &C::rand_augment_magnitude,
        "strength of the RandAugment operations", between(0, 30)},
+      {kAugment, "--augment-views", "augment.views", &C::augment_views,
+       "augment each sample in this many fixed ways, which take turns by epoch (0: another way in every epoch)", between(0, 1000)},
       {kAugment, "--random-erase", "augment.random_erase", &C::random_erase, "probability that a rectangle is erased",
        between(0, 1)},
       {kAugment, "--mixup-alpha", "augment.mixup_alpha", &C::mixup_alpha,
@@ -153,6 +161,8 @@ std::vector<Field> make_fields() {
        "side of an evaluation sample (0: that of training)", at_least(0)},
       {kImages, "--orientation", "pictures.orientation", &C::orientation,
        "exif rotates photographs by their EXIF data; ignore uses the pixels unchanged", words({"exif", "ignore"})},
+      {kImages, "--random-crop", "augment.random_crop", &C::random_crop,
+       "train on random resized crops of image files, rather than on the crop of evaluation"},
       {kImages, "--crop-min-area", "augment.crop_min_area", &C::crop_min_area,
        "minimum fraction of an image's area that a random crop covers", {.min = 0, .max = 1, .above_min = true}},
       {kImages, "--val-split", "pictures.val_split", &C::val_split,
@@ -469,6 +479,7 @@ void validate(const Config& c) {
         f.member);
   }
   need_at_least("--save-every", "seconds", c.save_seconds, 0);
+  memory_size("--feature-cache-size", c.feature_cache_size);
   metrics::check_metric_name(c.metric);
   check_class_weight(c.class_weight);
   if (!c.threshold_rule.empty()) metrics::parse_threshold_rule(c.threshold_rule);

@@ -38,9 +38,24 @@ Loop::Loop(NetRun& run, RunRecorder& record, Observer& observer)
 
 void Loop::run() {
   if (complete()) result_.ended = Ended::nothing_left;
+  if (unfinished() && !compute_features()) stopped();
   while (unfinished()) run_epoch();
   if (result_.ended == Ended::complete && run_.stops_early(place_)) result_.ended = Ended::early;
   store();
+}
+
+// Computes what frozen layers make of the samples, where that is kept; false where a signal or the observer stops it.
+bool Loop::compute_features() {
+  if (!run_.features) return true;
+  const auto began = Clock::now();
+  const bool done = run_.features->fill([&](int64_t samples, int64_t all) {
+    const AfterStep asked =
+        observer_.on_comparison(cat("frozen layers  ", with_commas(samples), "/", with_commas(all)));
+    asked_.stop = asked_.stop || asked.stop;
+    return !stop_asked();
+  });
+  place_.train_seconds += seconds_since(began);
+  return done;
 }
 
 // Ranks stop together, at the step after which all know of it.

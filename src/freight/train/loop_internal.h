@@ -45,6 +45,7 @@ class Loop {
   bool stop_asked() const;
   bool save_asked();
   void stopped();
+  bool compute_features();
   void run_epoch();
   void begin_epoch();
   int64_t next_pause() const;

@@ -17,11 +17,13 @@
 #include "freight/io/file.h"
 #include "freight/io/metrics.h"
 #include "freight/io/weights_file.h"
+#include "freight/job/signals.h"
 #include "freight/job/state_shares.h"
 #include "freight/models/loss.h"
 #include "freight/models/summary.h"
 #include "freight/run/plan.h"
 #include "freight/store/precision.h"
+#include "freight/store/weights_source.h"
 #include "freight/trace/device.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/diverged.h"
@@ -133,9 +135,8 @@ void refuse_too_large(const NetTraining& net, double device_memory) {
 
 // The preprocessing of the network whose weights the run starts from. A run that goes on has it in its checkpoint; the
 // first rank, which alone needs the file, gives it to the others.
-std::optional<store::Preprocessing> pretrained_preprocessing(const NetRun& p) {
-  const std::string& path = p.config.weights;
-  if (path.empty()) return std::nullopt;
+std::optional<store::Preprocessing> pretrained_preprocessing(const NetRun& p, const std::string& path) {
+  if (p.config.weights.empty()) return std::nullopt;
   const bool reads = !p.ranks || p.ranks->first();
   io::SafeTensors file;
   if (reads) file = p.start.checkpoint ? *p.start.checkpoint->model : io::load_weights_file(path);
@@ -152,18 +153,36 @@ std::optional<store::Preprocessing> pretrained_preprocessing(const NetRun& p) {
       file.tensors.emplace_back(store::kTokenizer, Array::of<uint8_t>(values, {static_cast<int64_t>(values.size())}));
     }
   }
-  return store::preprocessing_in(file, path);
+  return store::preprocessing_in(file, p.config.weights);
+}
+
+// The local file of --weights, which may name a source of published weights; "" where this process needs none.
+std::string weights_file(const NetRun& p) {
+  const bool reads = !p.config.weights.empty() && !p.start.checkpoint && (!p.ranks || p.ranks->first());
+  return reads ? store::weights_path(p.config.weights, {.fetch = {.cancelled = signals::stop_requested}})
+               : std::string();
 }
 
 // Sets the weights that a new run starts from: those of a file, or drawn ones, of which a layer may come from the data.
-void set_weights(NetRun& p, const Own& own) {
+void set_weights(NetRun& p, const Own& own, const std::string& file) {
   if (!p.net->frozen.empty()) p.notes.push_back(p.net->frozen);
   if (p.start.checkpoint || !p.records()) return;
   if (p.config.weights.empty()) return whiten(p.net->model, *p.task);
   using finetune::FileMayHaveMore;
   const FileMayHaveMore more = own.model || is_spec_file(p.config.model) ? FileMayHaveMore::yes : FileMayHaveMore::no;
-  p.notes.push_back(
-      finetune::load_pretrained(p.net->model, p.config.weights, p.task->preprocessing().tokenizer.get(), more).line);
+  p.notes.push_back(finetune::load_pretrained(p.net->model, file, p.task->preprocessing().tokenizer.get(), more).line);
+}
+
+// Has frozen layers computed once, where that applies.
+void keep_features(NetRun& p, const CompileOptions& compile) {
+  std::string note;
+  p.task = FeatureTask::around(
+      std::move(p.task), {.config = p.config, .model = p.net->model, .several_devices = p.ranks != nullptr}, note);
+  if (!note.empty()) p.notes.push_back(note);
+  p.features = dynamic_cast<FeatureTask*>(p.task.get());
+  if (!p.features) return;
+  p.features->plan(compile);
+  p.net->train_rest(p.features->rest(), p.features->rest_in_evaluation());
 }
 
 void need_same_data(const NetRun& p) {
@@ -321,7 +340,8 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   const store::ComputeType compute = store::compute_type(c.precision, c.backend);
   p.precision_note = compute.note;
   seed(static_cast<uint64_t>(c.seed));
-  own.pretrained = pretrained_preprocessing(p);
+  const std::string weights = weights_file(p);
+  own.pretrained = pretrained_preprocessing(p, weights);
   read_data(p, source, own);
   const CompileOptions compile = compile_options(c, compute);
   p.sharding = sharding_of(c, p.ranks);
@@ -334,7 +354,8 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   if (own.model) check_own_net(p);
   if (p.ranks && p.ranks->shares_states()) share_states(p);
   if (refuse) refuse_too_large(*p.net, device_memory);
-  set_weights(p, own);
+  set_weights(p, own, weights);
+  keep_features(p, compile);
   p.class_names = named_outputs(p.task->classes(), p.net->model);
   settle_evaluation(p);
   p.fingerprint = p.task->fingerprint();

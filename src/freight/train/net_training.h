@@ -59,6 +59,9 @@ struct NetTraining {
   void plan_evaluation(int64_t test_count, const TestTypes& types);
   // Another evaluator like that of the evaluation, for a network that has changed otherwise than by its weights.
   std::unique_ptr<Evaluator> make_evaluator();
+  // The rest of the model, which takes features, is what is trained and evaluated from here on (FeatureTask); both must
+  // outlive it. Before plan_step.
+  void train_rest(const models::Model& rest, models::Model& in_evaluation);
   // The counts and bytes of the data are left 0.
   Planned planned() const;
 
@@ -109,6 +112,10 @@ struct NetTraining {
   CompileOptions compile;
   std::unique_ptr<TrainStep> step;
   EvaluationBeside evaluation;
+
+ private:
+  const models::Model* stepped_ = &model;
+  models::Model* evaluated_ = &model;
 };
 
 }  // namespace freight::train

@@ -12,6 +12,7 @@
 #include "freight/job/ranks.h"
 #include "freight/metrics/scores.h"
 #include "freight/train/device_data.h"
+#include "freight/train/feature_task.h"
 #include "freight/train/net_training.h"
 #include "freight/train/prepare.h"
 #include "freight/train/rank_shares.h"
@@ -145,6 +146,7 @@ struct NetRun : Prepared {
   const RankShares* rank_shares() const override { return shares ? &*shares : nullptr; }
 
   std::unique_ptr<Task> task;
+  FeatureTask* features = nullptr;   // the task, where it gives features of frozen layers in place of samples
   std::unique_ptr<data::Feed> feed;  // of training
   std::unique_ptr<DeviceData> data;  // null: batches come from the feed
   int64_t block = 1;                 // steps that a device which makes its batches is given at a time

@@ -132,19 +132,31 @@ class SampleTask : public Task {
   }
   std::vector<std::string> classes() const override { return data_.train.classes; }
 
-  std::unique_ptr<data::Feed> train_feed(const data::Share& share) const override {
-    return data::loader_feed(data_.train, {.batch_size = c_.batch_size,
-                                           .shuffle = true,
-                                           .by_class = c_.sample_by == "class",
-                                           .seed = static_cast<uint64_t>(c_.seed),
-                                           .drop_last = data_.train.count() >= c_.batch_size,
-                                           .workers = static_cast<int>(c_.workers),
-                                           .epochs = c_.epochs,
-                                           .augment = augment(),
-                                           .mix = mix(),
-                                           .bad = bad_,
-                                           .share = share});
+  std::optional<data::LoaderOptions> loader_options(const data::Share& share) const override {
+    return data::LoaderOptions{.batch_size = c_.batch_size,
+                               .shuffle = true,
+                               .by_class = c_.sample_by == "class",
+                               .seed = static_cast<uint64_t>(c_.seed),
+                               .drop_last = data_.train.count() >= c_.batch_size,
+                               .workers = static_cast<int>(c_.workers),
+                               .epochs = c_.epochs,
+                               .augment = augment(),
+                               .views = c_.augment_views,
+                               .mix = mix(),
+                               .bad = bad_,
+                               .share = share};
   }
+  std::unique_ptr<data::Feed> train_feed(const data::Share& share) const override {
+    return data::loader_feed(data_.train, *loader_options(share));
+  }
+  std::unique_ptr<data::Feed> ordered_feed(int64_t batch_size) const override {
+    data::LoaderOptions options = *loader_options({});
+    options.batch_size = batch_size;
+    options.shuffle = options.by_class = options.drop_last = false;
+    options.mix = {};
+    return data::loader_feed(data_.train, options);
+  }
+  bool reads_image_files() const override { return data_.train.files != nullptr; }
   std::unique_ptr<data::Feed> test_feed(int64_t batch_size, const data::Share& share) const override {
     return data::loader_feed(
         data_.test, {.batch_size = batch_size, .workers = static_cast<int>(c_.workers), .bad = bad_, .share = share});
@@ -263,7 +275,7 @@ class SampleTask : public Task {
   data::Augment augment() const {
     return {.shift = static_cast<int>(c_.shift),
             .crop_padding = static_cast<int>(c_.crop_padding),
-            .random_crop = data_.train.files != nullptr,
+            .random_crop = data_.train.files && c_.random_crop,
             .crop = {.min_area = c_.crop_min_area},
             .flip = c_.flip,
             .color_jitter = {c_.color_jitter, c_.color_jitter, c_.color_jitter, c_.hue_jitter},
@@ -290,6 +302,8 @@ GivenFlags image_flags(const Config& c) {
           {"--val-crop-size", c.val_crop_size > 0},
           {"--val-resize-size", c.val_resize_size > 0},
           {"--flip", c.flip},
+          {"--no-random-crop", !c.random_crop},
+          {"--augment-views", c.augment_views > 0},
           {"--shift", c.shift > 0},
           {"--crop-padding", c.crop_padding > 0},
           {"--color-jitter", c.color_jitter > 0},

@@ -32,6 +32,12 @@ class Task {
   // The share of their batches that this process reads.
   virtual std::unique_ptr<data::Feed> train_feed(const data::Share& share) const = 0;
   virtual std::unique_ptr<data::Feed> test_feed(int64_t batch_size, const data::Share& share) const = 0;
+  // How a Loader orders and batches the samples of training; nothing where no Loader does.
+  virtual std::optional<data::LoaderOptions> loader_options(const data::Share& /*share*/) const { return std::nullopt; }
+  // The samples of training in their order: epoch e has them as epoch e of training changes them. Null without a
+  // Loader.
+  virtual std::unique_ptr<data::Feed> ordered_feed(int64_t /*batch_size*/) const { return nullptr; }
+  virtual bool reads_image_files() const { return false; }
   // The images of training in their order, normalized and not augmented; null where samples are none.
   virtual std::unique_ptr<data::Feed> plain_feed() const { return nullptr; }
   // Inputs and targets of the largest full batch of training.
