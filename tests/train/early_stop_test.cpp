@@ -256,7 +256,7 @@ TEST_F(UnbalancedTexts, ATemperatureLowersTheLossThatEvaluationAndPredictionHave
   store::Bundle bundle = store::load_bundle(r.model_path);
   EXPECT_NE(bundle.model.temperature, 1);
   const double loss = learner_of(bundle).measure(store::load_bundle(r.model_path), r.model_path, {}).figures.loss;
-  EXPECT_EQ(loss, r.test.loss);
+  EXPECT_NEAR(loss, r.test.loss, 1e-6) << "in batches of other sizes";
   EXPECT_LT(loss, evaluations("run").back()["loss"].get<double>());
   const double temperature = bundle.model.temperature;
   deploy::Predictor scaled(bundle, {.deterministic = true});

@@ -98,8 +98,7 @@ class BatchFigures {
   int64_t added_ = 0;
 };
 
-// The answers of each batch. Ranks exchange them as text: number of the batch, rows, bytes of a row of outputs and of
-// targets, then both.
+// The predictions and targets of each batch. Ranks exchange them as bytes: two arrays for each batch, with its number.
 class BatchAnswers {
  public:
   explicit BatchAnswers(job::Ranks* ranks) : ranks_(ranks) {}
