@@ -24,8 +24,8 @@ struct TrainedNet {
 
 // `limit`: on the arena, and what may be done to keep it; `compute`: f32, or the 16 bits of mixed precision.
 inline TrainedNet trained(const std::string& backend, const models::Model& model, int64_t batch, int steps, double lr,
-                       const ArenaLimit& limit = {}, DType compute = DType::f32,
-                       Recompute recompute = Recompute::none) {
+                          const ArenaLimit& limit = {}, DType compute = DType::f32,
+                          Recompute recompute = Recompute::none) {
   seed(3);
   model.net->train();
   optim::SGD sgd(model.net->parameters(), {.lr = lr, .momentum = 0.9, .weight_decay = 1e-3});
