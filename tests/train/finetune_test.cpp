@@ -211,13 +211,15 @@ TEST_F(FineTuning, AStoppedRunOnKeptFeaturesGoesOnBitwise) {
   EXPECT_EQ(read_text(dir_ / "whole/model.safetensors"), read_text(dir_ / "parts/model.safetensors"));
 }
 
-TEST_F(FineTuning, MicroBatchesTakeKeptFeatures) {
+TEST_F(FineTuning, MicroBatchesAndClassWeightsTakeKeptFeatures) {
   std::vector<std::map<std::string, std::vector<float>>> models;
   for (const char* cache : {"off", "memory"}) {
     Config c = at(cache);
     c.freeze = "backbone";
     c.feature_cache = cache;
     c.grad_accum = 4;
+    c.class_weight = "balanced";
+    c.sample_by = "class";
     run(c);
     models.push_back(tensors(c.output_dir + "/model.safetensors"));
   }
