@@ -126,6 +126,7 @@ TEST_F(FineTuning, RatesOfLayersActInTheStep) {
   Config c = at("run");
   c.optimizer = "sgd";
   c.momentum = 0;
+  c.nesterov = false;
   c.max_steps = 1;
   c.head_lr = 1e-12;
   c.lr_scale = "conv2=0.5";
@@ -231,12 +232,12 @@ TEST_F(FineTuning, SaysWhatPreventsThatFrozenLayersAreComputedOnce) {
     Config c = at("refused");
     c.freeze = "backbone";
     c.feature_cache = "memory";
+    c.overwrite = true;
     change(c);
     expect_error(ErrorKind::usage, {"--feature-cache: memory: the frozen layers cannot be computed once", why},
                  [&] { run(c); });
     c.feature_cache = "auto";
     c.max_steps = 1;
-    c.overwrite = true;
     run(c);
     EXPECT_NE(notes_.find(cat("computed in every epoch: ", why)), std::string::npos) << notes_;
   };
