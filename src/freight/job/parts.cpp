@@ -55,8 +55,7 @@ std::vector<int64_t> dealt(int64_t total, const std::vector<double>& weights, in
     wanted.push_back(static_cast<double>(total) * w / sum);
     parts.push_back(std::max(least, static_cast<int64_t>(std::floor(wanted.back()))));
   }
-  // The remaining units go to the ranks furthest below their exact shares; units given to reach `least` are taken from
-  // those furthest above.
+  // The rest goes to the ranks furthest below their exact shares; what `least` gave is taken from those furthest above.
   const auto owed = [&](size_t i) { return wanted[i] - static_cast<double>(parts[i]); };
   int64_t left = total - std::accumulate(parts.begin(), parts.end(), int64_t{0});
   for (; left != 0; left -= left > 0 ? 1 : -1) {

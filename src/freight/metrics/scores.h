@@ -74,7 +74,6 @@ struct Score {
 };
 // "(95 %: 0.91 to 0.97)", "(too few samples for an interval)", or "" for a metric that never has one.
 std::string interval_text(const Score& score);
-// Settings of scores_of.
 struct ScoreOptions {
   std::optional<double> threshold = {};  // as for score_of
   // A metric that stands first, and is added where it is not shown otherwise. Its parameters hold for all metrics.
@@ -85,10 +84,9 @@ struct ScoreOptions {
 // of both accuracy, balanced_accuracy, log_loss and ece; of values rmse, mae and r2; of a ranking ndcg, ndcg@10 and
 // map, whose intervals are drawn by queries. What the labels do not allow is left out (notes_on_scores). Intervals: of
 // shares of samples Wilson's (Probable inference, JASA 1927), of f1 by the share of right samples among those that are
-// of the class or predicted as it, of a mean of recalls by those of each (Zou and Donner, Construction of confidence
-// limits, Statistics in Medicine 2008); of rankings the middle of what samples drawn with replacement have; of others
-// normal ones in a scale without bounds, by their spread. Throws Error(data) for values that a deviance is not defined
-// for.
+// of the class or predicted, of a mean of recalls by those of each (Zou, Donner, Construction of confidence limits,
+// Statistics in Medicine 2008); of rankings the middle of what samples drawn with replacement have; of others normal
+// ones in a scale without bounds, by their spread. Throws Error(data) for values that a deviance is not defined for.
 std::vector<Score> scores_of(const Array& answers, const Truth& truth, const ScoreOptions& options = {});
 
 // Notes for a reader of these scores: the metrics that the labels do not allow, and predictions that a metric cannot

@@ -47,8 +47,7 @@ class Collectives {
   // one address per run, in host memory (Executable::run_together), or the address of a single run, in memory(). False:
   // not supported, which ends the run with an error.
   virtual bool sum_within(std::span<void* const> /*parts*/, const Type&) { return false; }
-  // Called when all steps are done or enqueued; makes the sums that are left. In a recorded run this, ready() and
-  // sum_within() are recorded.
+  // Called when all steps are done or enqueued; makes the sums left. Recordings contain it, ready() and sum_within().
   virtual void run_ends() {}
   // A recording was enqueued.
   virtual void enqueued() {}

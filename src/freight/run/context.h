@@ -15,8 +15,7 @@ using RandomState = std::array<int64_t, 2>;
 struct Context {
   // Performs the plan's all_reduce steps (run/collectives.h); null: the process is the only rank, and they copy.
   Collectives* collectives = nullptr;
-  // The random state that the run draws from; the program's stays as it is. Empty: draws from the program's and
-  // advances it.
+  // The random state that the run draws from, instead of the program's; empty: draws from that and advances it.
   std::optional<RandomState> random = {};
   // The number of consecutive runs, which a device that records enqueues as one. Outputs are those of the last.
   int64_t times = 1;

@@ -27,8 +27,7 @@ struct RunOptions {
   bool round_each = false;
   // States never change: what depends only on them (folded or packed weights) is computed in the first run. See thaw().
   bool frozen = false;
-  // What may be done to keep the arena within a limit. A plan that cannot meet it comes as close as possible, so check
-  // Plan::arena_bytes().
+  // What may be done to keep the arena within a limit, as far as that is possible: check Plan::arena_bytes().
   ArenaLimit limit = {};
   std::vector<int32_t> host_states = {};  // numbers of the states that lie in host memory
   SumCost sums = {};                      // the cost of a sum over ranks, by which gradients are cut into pieces
@@ -81,7 +80,8 @@ class Executable {
   std::vector<double> run_timed(const std::vector<Array>& inputs, const std::vector<Array>& outputs);
   // Runs the parts of a batch side by side, each up to its next sum over ranks that its plan reads (all_reduce).
   // `collectives` then adds the values of all parts in host memory (sum_within), and all continue. All plans must have
-  // the same sums in the same order, and each executable its own arena. Sums that no step reads are left to the caller.
+  // the same sums in the same order, and each executable its own arena. Sums that no step reads are left to the caller:
+  // their tensors keep the values of the part.
   struct Joint {
     Executable* executable;
     std::vector<Array> inputs, outputs;

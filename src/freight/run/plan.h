@@ -45,8 +45,7 @@ class Plan {
   size_t host_bytes() const { return memory_.host_bytes; }  // of the arena in host memory
   size_t kept_bytes() const { return memory_.kept_bytes; }  // of what the steps that run once leave
   size_t lower_bound_bytes() const { return memory_.lower_bound_bytes; }
-  // The number of kernels that were chosen without measuring and might change if measured, and the number of runs after
-  // which measuring pays.
+  // The number of kernels chosen without measuring that measuring might change, and of runs after which it pays.
   size_t guesses() const { return guesses_; }
   int64_t runs_to_measure() const { return runs_to_measure_; }
   // Sum over all steps of a replay.

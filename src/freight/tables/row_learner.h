@@ -15,11 +15,11 @@ namespace freight::tables {
 
 class RankWork;
 
-// The rows that a learner has read, with the split into training and held-out rows.
+// The rows of a table, read and split.
 struct RowData {
-  store::RowShape shape;                   // the columns and the classes of the target
+  store::RowShape shape;                   // the columns and classes
   std::string target;                      // the target column
-  store::Rows train, test;                 // the training rows, and the held-out ones
+  store::Rows train, test;                 // the training set and the held-out rows
   store::Rows own_test = {};               // rows of the source's test set; no rows if it has none
   std::vector<std::string> notes;          // on how the data was read and split
   std::vector<std::string> warnings = {};  // on columns that leak the target or are useless
@@ -31,23 +31,22 @@ struct RowData {
 
 // The request to read a table.
 struct RowSource {
-  data::Source data = {};   // the table
+  data::Source data = {};   // the opened table
   std::string target = {};  // a name or a number from 1; empty chooses
   std::string test = {};    // the path of a test set; empty: none
   // The values of the flags with these names.
   std::string columns = {}, header = {}, drop = {}, types = {}, task = "auto";
-  // Columns with the weights of rows, their groups, and the values of which the largest are held out; empty: none.
-  std::string weight_column = {}, group_column = {}, split_by = {};
-  double val_split = -1;      // the fraction that is held out; below 0: a fifth
-  uint64_t seed = 0;          // chooses the rows that are held out
-  data::BadSamples bad = {};  // the treatment of rows that cannot be read
-  bool whole = false;         // nothing is held out: all rows are in the training set
-  bool test_part = false;     // reads the test set of a built-in table instead of its training set
-  bool values = false;        // regression, even if the target's numbers look like classes
-  bool ranking = false;       // the target has relevance labels, by which the rows of a group are ranked
-  uint64_t most_bytes = 0;    // the maximum bytes of the files to read (data/cells.h); 0: all
-  std::string folder = {};    // keeps the rows in files of this folder; empty: in memory
-  bool several = false;       // several ranks fit the rows
+  std::string weight_column = {}, group_column = {}, split_by = {};  // the same
+  double val_split = -1;                                             // the fraction that is held out; below 0: a fifth
+  uint64_t seed = 0;                                                 // of the split
+  data::BadSamples bad = {};                                         // the treatment of rows that cannot be read
+  bool whole = false;       // nothing is held out: all rows are in the training set
+  bool test_part = false;   // reads the test set of a built-in table instead of its training set
+  bool values = false;      // regression, even if the target's numbers look like classes
+  bool ranking = false;     // the target has relevance labels, by which the rows of a group are ranked
+  uint64_t most_bytes = 0;  // the maximum bytes of the files to read (data/cells.h); 0: all
+  std::string folder = {};  // keeps the rows in files of this folder; empty: in memory
+  bool several = false;     // several ranks fit the rows
   // The shape of a saved model that is evaluated: rows are converted to it, and either split may be empty. Null:
   // columns and classes are those of the training set.
   const store::RowShape* known = nullptr;
@@ -55,9 +54,9 @@ struct RowSource {
 
 // A pass of a fit, such as a round of boosting, with the model after it. A learner without passes reports one.
 struct Round {
-  int64_t number = 1, of = 1;              // the number of this pass, from 1, and the maximum number of passes
+  int64_t number = 1, of = 1;              // from 1; the maximum number of passes
   double loss = 0;                         // the mean over the training rows
-  const store::RowModel* model = nullptr;  // the model after this pass
+  const store::RowModel* model = nullptr;  // as it is after the pass
   // The evaluation on the held-out rows, if the learner makes it itself; the model may then be null.
   std::optional<train::Evaluation> test = {};
   std::optional<bool> best = {};  // true if this round's model is the best so far; empty: the evaluation decides
@@ -77,12 +76,12 @@ class RowLearner;
 
 // A learner with settings, which a run compares with others (selection_internal.h).
 struct Candidate {
-  const RowLearner* learner = nullptr;  // fits the candidate
-  train::Config config;                 // the configuration of the fit
+  const RowLearner* learner = nullptr;  // which fits it
+  train::Config config;                 // with the settings to try
   std::string settings = {};            // settings that differ from the requested ones, as flags: "--lr 0.05"
 };
 
-// The interface of learners of tables; see the top of this file.
+// A learner whose samples are rows of named columns (docs/extend/learner.md).
 class RowLearner : public train::Learner {
  public:
   // Reads all rows of both splits. Throws Error: data, usage.

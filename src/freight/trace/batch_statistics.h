@@ -1,5 +1,6 @@
-// Batch normalization: statistics over parts of a batch, and batches that it cannot learn from. Only graphs that run
-// are checked; plans of single samples may be made, printed and counted.
+// Batch normalization: statistics over parts of a batch, and batches that it cannot learn from, since it needs more
+// than one value per channel. Only graphs that run are checked; plans of single samples may be made, printed and
+// counted.
 #pragma once
 #include <utility>
 

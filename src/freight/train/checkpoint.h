@@ -19,9 +19,8 @@
 
 namespace freight::train {
 
-// The position of a run between two steps. The order of samples and their augmentation follow from seed and epoch. The
-// number of ranks may change when a run resumes; results stay bitwise the same only with --shards.
-struct RunPosition {
+// The position of a run between two steps. Seed and epoch determine the samples; the number of ranks may change.
+struct RunPosition {   // results on another number of ranks are bitwise the same only with --shards
   int64_t step = 0;    // steps done
   int64_t epoch = 1;   // the running one, from 1
   int64_t batch = 0;   // batches of it that are done
@@ -37,9 +36,8 @@ struct RunPosition {
   Evaluation best_test = {};              // the evaluation that reached it
   Evaluation test = {};                   // the last one
   double train_seconds = 0;
-  // Early stopping and the plateau schedule: the best score so far that counted as an improvement, the evaluations
-  // since then (stale), and those since then or since the learning rate was last cut (plateau). lr_factor is the
-  // product of the cuts.
+  // Early stopping and the plateau schedule: the best score that counted as an improvement, the evaluations since then
+  // (stale), those since then or the last cut of the learning rate (plateau), and the product of the cuts (lr_factor).
   double improved_score = -std::numeric_limits<double>::infinity();
   int64_t stale = 0, plateau = 0;
   double lr_factor = 1;

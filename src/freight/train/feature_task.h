@@ -1,7 +1,5 @@
-// Fine-tuning that computes frozen layers once per sample: a task with features instead of another task's samples, for
-// training and evaluating the rest of the network. finetune/frozen_part.h finds the frozen layers: those before the
-// first trained layer, random number or statistic of the batch. finetune/features.h keeps the features, in memory or in
-// a file. This class decides if that pays, and gives the reason if not.
+// Fine-tuning that computes frozen layers (finetune/frozen_part.h) once per sample: a task with their results, features
+// (finetune/features.h), in place of samples, for the rest of the network. Decides if that pays, and if not, says why.
 #pragma once
 #include <functional>
 #include <memory>
@@ -30,8 +28,7 @@ class FeatureTask : public Task {
   models::Model& rest_in_evaluation() { return tested_; }
   // Plans the computation of the features. Call before kept_bytes().
   void plan(const CompileOptions& options);
-  // Computes all features; false if `poll` stopped it. Further calls do nothing, since the weights that features depend
-  // on are frozen.
+  // Computes all features; false if `poll` stopped it. Further calls do nothing: the weights before them are frozen.
   using Poll = std::function<bool(int64_t done, int64_t all)>;
   bool fill(const Poll& poll);
 

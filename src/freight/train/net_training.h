@@ -67,8 +67,7 @@ struct NetTraining {
 
   // Each rank keeps a part of the optimizer's states from here on; before plan_step.
   void share_states(job::Ranks& ranks);
-  // The variables other than the model's that a step changes and this process keeps. states_with takes the given
-  // variables as the optimizer's.
+  // The variables beside the model's that a step changes and this process keeps; states_with replaces the optimizer's.
   std::vector<nn::NamedVariable> states() const { return states_with(optimizer->states()); }
   std::vector<nn::NamedVariable> states_with(const std::vector<nn::NamedVariable>& of_optimizer) const;
   // Names the first of weights and states that is not finite; "" where all are.

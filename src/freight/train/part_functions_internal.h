@@ -32,8 +32,7 @@ inline bool is_same(const Tensor& a, const Tensor& b) {
 // any, as in all parts but a rank's last, it stays as it is.
 inline Tensor summed(const Tensor& part) { return trace::one(Op::all_reduce, PieceAttrs{}, {part}); }
 
-// (x, y) of a part -> (loss, number of correct predictions). The loss is the part's contribution to the mean over the
-// full batch.
+// (x, y) of a part -> (loss, number of correct predictions); the loss is its contribution to the full batch's mean.
 struct PartGradients {
   const PartStep::Trained* trained;
   const std::vector<Variable>* gradients;

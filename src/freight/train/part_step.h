@@ -47,8 +47,7 @@ class PartStep {
     double right = 0;     // of all samples or tokens
     int64_t counted = 0;  // samples, or tokens that count in the loss
   };
-  // Sums over all ranks, exchanges losses and requests, and updates the weights if the loss is finite and there was a
-  // sample. Throws Error(peer_lost).
+  // Sums over all ranks, exchanges losses and requests, and updates if the loss is finite. Throws Error(peer_lost).
   Outcome finish();
 
   // The plans for a full batch of these types: per shape of this rank's parts one with how often it runs, in one

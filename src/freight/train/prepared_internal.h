@@ -1,6 +1,5 @@
-// The state of a prepared run, behind PreparedRun. A learner makes it (net_learner.cpp, tables/row_learner.cpp) and
-// trainer.cpp runs it: a network's loop (loop_internal.h) trains with it, and RunRecorder (record_internal.h) writes
-// the run directory.
+// The state behind PreparedRun. A learner makes it (net_learner.cpp, tables/row_learner.cpp), trainer.cpp runs it: a
+// network's loop (loop_internal.h) trains with it, RunRecorder (record_internal.h) writes the run directory.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -170,8 +169,7 @@ void begin(Prepared& run, const Config& config, PrepareOptions options);
 RunSummary common_summary(const Prepared& run);
 std::shared_ptr<const Learner> net_learner();
 
-// The learning rate of the run's step number `step`, from 0. Skipped f16 steps count as steps, so the schedule
-// advances.
+// The learning rate of the run's step number `step`, from 0. Skipped f16 steps count too, so the schedule advances.
 inline double rate_of(const NetRun& run, const RunPosition& place, int64_t step) {
   return place.lr.value_or(run.schedule.at(step) * place.lr_factor);
 }

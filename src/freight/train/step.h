@@ -71,8 +71,7 @@ class TrainStep {
   // Enqueues `times` steps on the next batches of StepOptions::data, as one piece of work if the device can.
   // DeviceData::results has their results. Steps after one with a loss that is not finite change nothing.
   void enqueue(int64_t times);
-  // Throws Error(diverged) if the loss scale is so low that no scale would make the gradients finite. For steps whose
-  // results come from the device.
+  // Throws Error(diverged) if the loss scale is so low that gradients are infinite at any. For results of enqueue().
   static void check_scale(double scale);
 
   struct Summary {
@@ -85,8 +84,7 @@ class TrainStep {
   Summary summary(const Type& x, const Type& y);
   // Throws Error(usage) where a normalization would have one value per channel of such a batch, or of a part of it.
   void need_batch_statistics(const Type& x, const Type& y);
-  // The number of samples of such a batch, from its first on, that can be trained on without such a part; 0 if none
-  // can.
+  // The number of samples of such a batch, from the first, that can be trained on without such a part; 0 if none.
   int64_t trainable(const Type& x, const Type& y);
   // The plans of a step on such a batch, and how often each runs in it. Each has an arena of its own, but for one that
   // works in the arena of the run before it, which is not smaller.

@@ -12,8 +12,7 @@ namespace freight::train {
 
 class DeviceData;
 
-// The gradients of the optimizer's parameters. If `scale` is not null, the loss is scaled for the backward pass, and
-// the gradients are f32 from which the factor is divided out again, before anything is summed.
+// The optimizer's gradients. With `scale` the loss is scaled, and they are f32 with the factor divided out again.
 std::vector<Tensor> gradients_of(const Tensor& loss, const optim::Optimizer& optimizer, const optim::LossScale* scale);
 
 // Updates all weights, unless a gradient is NaN or infinite, or an earlier loss was. `ema`, `scale` and `data` may be
