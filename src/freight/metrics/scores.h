@@ -66,11 +66,11 @@ struct Score {
   std::string name;          // of the metric
   double value = 0;          // over all samples
   double low = 0, high = 0;  // the 95 % interval; both are `value` where there is none
-  enum class Interval {
-    known,
+  enum class Interval {      // what there is to say of the interval
+    known,                   // low and high are its bounds
     too_few,  // of the samples that it would need: 20 of the rarer class, or of all for what does not depend on classes
     none      // of a calibration error, whose estimate is larger than the error itself in small sets
-  } interval = Interval::known;
+  } interval = Interval::known;  // of this score
 };
 // "95 %: 0.91 to 0.97", or why there is none.
 std::string interval_text(const Score& score);

@@ -40,12 +40,16 @@ class FeatureTask : public Task {
   std::unique_ptr<data::Feed> plain_feed() const override { return samples_->plain_feed(); }
   std::pair<Type, Type> batch_types() const override;
   std::pair<Type, Type> test_types(int64_t batch_size) const override;
+  bool reads_image_files() const override { return samples_->reads_image_files(); }
+  ClassCounts train_classes() const override { return samples_->train_classes(); }
+  ClassCounts test_classes() const override { return samples_->test_classes(); }
   int64_t train_count() const override { return samples_->train_count(); }
   int64_t test_count() const override { return samples_->test_count(); }
   uint64_t fingerprint() const override { return samples_->fingerprint(); }
   size_t kept_bytes() const override;
   std::vector<std::string> notes() const override { return samples_->notes(); }
   bool test_apart() const override { return samples_->test_apart(); }
+  bool validates() const override { return samples_->validates(); }
   const char* unit() const override { return samples_->unit(); }
   std::string example() const override { return samples_->example(); }
   std::string sample_set() const override { return samples_->sample_set(); }
