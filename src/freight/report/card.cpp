@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
+#include "freight/base/strings.h"
 #include "freight/base/version.h"
 #include "freight/io/json_library.h"
 #include "freight/store/weights_source.h"
@@ -27,12 +27,6 @@ struct Measured {
   double value = 0;
   Interval interval = {};  // equal bounds: not known
 };
-
-std::string significant(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
-}
 
 // Text from files, in a line of Markdown that it cannot end, nor begin a tag in.
 std::string inline_text(const std::string& text) {
@@ -115,7 +109,7 @@ std::string head(const CardFacts& f, const std::string& title) {
               "\n      split: ", part_of(f), "\n    metrics:\n");
   for (const Measured& m : metrics) {
     text += cat("    - type: ", quoted(m.name),
-                "\n      value: ", std::isfinite(m.value) ? significant(m.value) : "null", "\n");
+                "\n      value: ", std::isfinite(m.value) ? significant(m.value, 4) : "null", "\n");
   }
   return text + "---\n";
 }
@@ -158,8 +152,8 @@ std::string metrics_section(const CardFacts& f) {
   for (const Measured& m : all) {
     const bool known = m.interval.high > m.interval.low;
     text +=
-        cat("| ", m.name, " | ", significant(m.value), " | ",
-            known ? cat(significant(m.interval.low), " to ", significant(m.interval.high)) : std::string("-"), " |\n");
+        cat("| ", m.name, " | ", significant(m.value, 4), " | ",
+            known ? cat(significant(m.interval.low, 4), " to ", significant(m.interval.high, 4)) : std::string("-"), " |\n");
   }
   return text;
 }
@@ -174,11 +168,11 @@ std::string training_section(const CardFacts& f) {
   const RunRecord& r = *f.run;
   constexpr double kHour = 3600;
   const auto hours = [&](double seconds) {
-    return seconds > 0 ? cat(significant(seconds / kHour), " h") : std::string();
+    return seconds > 0 ? cat(significant(seconds / kHour, 4), " h") : std::string();
   };
   const auto watt_hours = [&](const char* name) {
     const double value = r.plan_figure(name);
-    return value > 0 ? significant(value) : std::string();
+    return value > 0 ? significant(value, 4) : std::string();
   };
   const auto bytes = [](double b) { return b > 0 ? human_bytes(b) : std::string(); };
   const double planned = r.plan_figure("planned_step_seconds") * static_cast<double>(r.steps);
