@@ -40,6 +40,17 @@ def test_compiled_functions_are_part_of_those_that_call_them():
     assert f.grad(lambda x: f.sum(square(x)))(f.asarray([1.0, 2.0])).tolist() == [2, 4]
 
 
+def test_gradients_use_the_elements_that_the_function_saw():
+    factor = f.ones(3)
+
+    def loss(x):
+        y = f.sum(x * factor * x)
+        factor[...] = 100.0
+        return y
+
+    assert f.grad(loss)(f.ones(3)).tolist() == [2, 2, 2]
+
+
 def test_functions_that_are_dropped_leave_no_memory():
     import gc
     import weakref
