@@ -85,8 +85,8 @@ std::string FeatureTask::refusal(const Request& r) const {
   if (const std::string changes = changes_of(c, files); !changes.empty() && c.augment_views == 0) {
     return cat(changes, " change samples in every epoch; --augment-views 4 keeps 4 views of each");
   }
-  if (r.several_devices) return "each of several devices (--devices) would need those of all samples";
   if (c.shards > 0) return "--shards promises the same bits on any number of devices, and several do not keep them";
+  if (r.several_devices) return "each of several devices (--devices) would need those of all samples";
   if (c.device_data == "yes") return "--device-data yes keeps the samples on the device";
   if (c.on_bad_sample != "error") return cat("--on-bad-sample ", c.on_bad_sample, " leaves samples out");
   const finetune::FrozenPart& part = train_->frozen;
