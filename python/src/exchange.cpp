@@ -61,7 +61,7 @@ std::optional<DType> dtype_of_dl(DlType t) {
   return std::nullopt;
 }
 
-// What an exported tensor needs as long as it lives.
+// An exported tensor, with the memory that it needs as long as it lives.
 template <class Managed>
 struct Exported {
   Managed managed;
