@@ -28,6 +28,12 @@ Json default_json(const ArgumentValue& a) {
       a);
 }
 
+Json names_of(DTypes types) {
+  Json names = Json::array();
+  for (const DType t : types.list()) names.push_back(to_string(t));
+  return names;
+}
+
 Json function_json(const Signature& s) {
   Json parameters = Json::array();
   for (const Parameter& p : s.parameters) {
@@ -35,11 +41,12 @@ Json function_json(const Signature& s) {
     if (!p.required) j["default"] = default_json(p.usual);
     if (!p.choices.empty()) j["choices"] = p.choices;
     j["type"] = p.type;
+    if (!p.dtypes.empty()) j["dtypes"] = names_of(p.dtypes);
     if (!p.options.empty()) j["options"] = p.options;
     parameters.push_back(std::move(j));
   }
-  return {{"name", s.name},           {"callee", s.callee},   {"header", s.header},       {"doc", s.doc},
-          {"parameters", parameters}, {"results", s.results}, {"many", s.results.empty()}};
+  return {{"name", s.name},           {"callee", s.callee},   {"header", s.header},        {"doc", s.doc},
+          {"parameters", parameters}, {"results", s.results}, {"many", s.results.empty()}, {"on_host", s.on_host}};
 }
 
 Json values_json(const std::vector<OpValue>& values) {
@@ -100,7 +107,7 @@ int ops_command(const Args& args) {
   for (const Signature& s : public_functions()) {
     if (!wanted.empty() && s.name != wanted) continue;
     functions.push_back(function_json(s));
-    function_rows.push_back({to_string(s), s.doc});
+    function_rows.push_back({to_string(s), s.doc, types_text(s)});
   }
   for (const Op op : all_ops()) {
     if (!wanted.empty() && wanted != name(op)) continue;
@@ -113,7 +120,9 @@ int ops_command(const Args& args) {
     return 0;
   }
   const bool show_ops = graph || function_rows.empty();
-  std::fputs(table({show_ops ? "op" : "function", "gives"}, show_ops ? op_rows : function_rows).c_str(), stdout);
+  const std::string text =
+      show_ops ? table({"op", "gives"}, op_rows) : table({"function", "gives", "element types"}, function_rows);
+  std::fputs(text.c_str(), stdout);
   return 0;
 }
 

@@ -30,7 +30,8 @@ struct Tensors {
       const Type& t = g.type(leaf);
       if (a.shape() != t.shape)
         fail(ErrorKind::data, name, "got ", Type{a.dtype(), a.shape()}, ", the graph needs ", t);
-      return (computes(t.dtype) ? io::computable(a, name) : a).cast(t.dtype).clone();
+      const bool as_is = a.dtype() == t.dtype || is_complex(t.dtype);
+      return (as_is ? a : io::computable(a, name)).cast(t.dtype).clone();
     }
     fail(ErrorKind::usage, "--input", "no tensor for ", name, " ", g.type(leaf), "; pass --input ", name, "=FILE.npy");
   }

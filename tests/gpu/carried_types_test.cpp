@@ -1,5 +1,5 @@
-// Element types that Freight keeps but does not compute in, on the test's device (device.h): moved and converted right,
-// or refused by name.
+// Element types beside those that most programs use, on the test's device (device.h): moved and converted right, or, if
+// complex, refused by name.
 #include "freight/base/error.h"
 
 #include "tests/gpu/device.h"

@@ -240,8 +240,9 @@ TEST_P(Arrays, LossesOfDistances) {
   EXPECT_EQ(gradient([&](const Tensor& t) { return huber_loss(t, y, 2, Reduction::sum); }, x),
             (Floats{0, 0.5f, 2, -2}));
   const Tensor p = Tensor::of<float>({{0.5f, 0.5f, 0}}), q = Tensor::of<float>({{0.25f, 0.25f, 0.5f}});
-  expect(kl_div(log(q), p, Reduction::sum), {0.69314718f});
-  expect(kl_div(Tensor::of<float>({{-1, -1, -INFINITY}}), p, Reduction::sum), {0.30685282f});
+  expect(kl_div(log(q), p, {.reduction = Reduction::sum}), {0.69314718f});
+  expect(kl_div(log(q), log(p), {.reduction = Reduction::sum, .log_target = true}), {0.69314718f});
+  expect(kl_div(Tensor::of<float>({{-1, -1, -INFINITY}}), p, {.reduction = Reduction::sum}), {0.30685282f});
 }
 
 // In 16 bits sums, squares and counts are beyond the type long before the statistic is. The values are computed here in

@@ -234,7 +234,7 @@ TEST(Linalg, RefusalsNameWhatWasGotAndTheMend) {
   const Tensor a = zeros({3, 3}), wide_one = zeros({2, 3}), half = zeros({3, 3}, DType::bf16);
   const std::vector<std::pair<std::function<void()>, std::string>> cases = {
       {[&] { solve(wide_one, a); }, "solve: the matrix is not square: expected (..., N, N), got f32[2,3]"},
-      {[&] { inv(half); }, "inv: does not compute in bf16: expected f32 or f64, got bf16[3,3]; cast to f32 first"},
+      {[&] { inv(half); }, "inv: does not compute in bf16: expected f32, f64, got bf16[3,3]; cast it first"},
       {[&] { cholesky(zeros({3})); }, "cholesky: needs a matrix: expected (..., N, N), got f32[3]"},
       {[&] {
          solve(a, zeros({2, 5}));
@@ -247,7 +247,7 @@ TEST(Linalg, RefusalsNameWhatWasGotAndTheMend) {
       {[&] {
          qr(zeros({3, 3}, DType::i32));
        },
-       "qr: element type must be floating: got i32[3,3]; cast first"},
+       "qr: does not compute in i32: expected f32, f64, got i32[3,3]; cast it first"},
       {[&] { lstsq(a, zeros({3}, DType::f64)); },
        "lstsq: element types differ: a f32[3,3], b f64[3]; cast one of them"},
       {[&] { mirrored(wide_one); }, "mirrored: the matrix is not square: expected (..., N, N), got f32[2,3]"},

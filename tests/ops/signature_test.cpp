@@ -296,6 +296,8 @@ std::vector<Call> calls_of_networks() {
       FREIGHT_CALL("nll_loss",
                    ({nll_loss(m, classes, {.reduction = Reduction::sum, .ignore_index = 3, .weight = abs(bias)})}), m,
                    classes, Text("sum"), Whole{3}, abs(bias)),
+      FREIGHT_CALL("kl_div", ({kl_div(m, m, {.reduction = Reduction::sum, .log_target = true})}), m, m, Text("sum"),
+                   true),
       FREIGHT_CALL("bce_with_logits",
                    ({bce_with_logits(m, m * 0.1, {.reduction = Reduction::none, .pos_weight = abs(bias)})}), m, m * 0.1,
                    Text("none"), kLeftOut, abs(bias)),
@@ -433,10 +435,10 @@ std::string functions_table() {
   for (const Signature& s : public_functions()) {
     if (s.header != header) {
       header = s.header;
-      out += cat(out.empty() ? "" : "\n", "### ", header, "\n\n| function | gives |\n|---|---|\n");
+      out += cat(out.empty() ? "" : "\n", "### ", header, "\n\n| function | gives | element types |\n|---|---|---|\n");
     }
     const std::string callee = s.callee == s.name ? "" : cat(" (`", s.callee, "`)");
-    out += cat("| `", cell(to_string(s)), "`", callee, " | ", cell(s.doc), " |\n");
+    out += cat("| `", cell(to_string(s)), "`", callee, " | ", cell(s.doc), " | ", types_text(s), " |\n");
   }
   return out;
 }

@@ -169,7 +169,7 @@ Case value_loss(Draw& d) {
     if (op == "l1_loss") return l1_loss(in[0], in[1], r);
     if (op == "smooth_l1_loss") return smooth_l1_loss(in[0], in[1], bend, r);
     if (op == "huber_loss") return huber_loss(in[0], in[1], bend, r);
-    return op == "kl_div" ? kl_div(in[0], in[1], r) : bce_with_logits(in[0], in[1], {.reduction = r});
+    return op == "kl_div" ? kl_div(in[0], in[1], {.reduction = r}) : bce_with_logits(in[0], in[1], {.reduction = r});
   };
   return c;
 }
@@ -311,7 +311,7 @@ Case reducing(Draw& d) {
       const bool root = d.chance(50);
       json more = over;
       more["correction"] = correction;
-      const VarOptions o{.correction = correction, .keep = keep};
+      const VarOptions o{.correction = static_cast<double>(correction), .keep = keep};
       return {root ? "stddev" : "var", {x}, more, [=](const Tensors& in) {
                 return root ? stddev(in[0], all_axes, o) : var(in[0], all_axes, o);
               }};

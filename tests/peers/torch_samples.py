@@ -61,12 +61,14 @@ def pool(function, average=False):
         "dilation", "ceil_mode", "return_indices"]
 
     def run(a):
-        need(a.get("divisor_override") is None, "`divisor_override` of a pool")
         indices = a.get("return_indices", False)
-        c = call(function + "_with_indices" if indices else function, x=a["x"], kernel=extents(a["kernel_size"]), stride=extents(a.get("stride"), 0),
-                 padding=extents(a.get("padding"), 0), ceil_mode=a.get("ceil_mode", False))
+        c = call(function + "_with_indices" if indices else function, x=a["x"], kernel=extents(a["kernel_size"]),
+                 stride=extents(a.get("stride"), 0), padding=extents(a.get("padding"), 0),
+                 ceil_mode=a.get("ceil_mode", False))
         if average:
             c["count_include_pad"] = a.get("count_include_pad", True)
+            if a.get("divisor_override") is not None:
+                c["divisor"] = a["divisor_override"]
         else:
             c["dilation"] = extents(a.get("dilation", 1))
         return {**c, "results": 2} if indices else c
@@ -148,9 +150,8 @@ def pair_loss(function, *more):
 
 
 def kl_div(a):
-    need(not a.get("log_target", False), "`log_target` of kl_div")
     reduction = old(a)
-    c = call("kl_div", log_probabilities=a["x"], target=a["target"],
+    c = call("kl_div", log_probabilities=a["x"], target=a["target"], log_target=a.get("log_target", False),
              reduction="sum" if reduction == "batchmean" else reduction)
     return call("divide", a=c, b=float(a["x"].shape[0])) if reduction == "batchmean" and a["x"].dim() else c
 
@@ -264,18 +265,24 @@ def cumsum(a):
     return call("cumsum", x=x, axis=a["dim"])
 
 
+def in_dtype(a):
+    """The operand in the type that a reduction is asked to compute in."""
+    if a.get("dtype") is None:
+        return a["x"]
+    need(a["dtype"] in DTYPES and a["x"].dtype in DTYPES, "complex numbers")
+    return call("cast", x=a["x"], dtype=DTYPES[a["dtype"]])
+
+
 def reduction(function, **fixed):
     def run(a):
-        need(a.get("dtype") is None, "`dtype` of a reduction")
         axes = a.get("dim")
         if isinstance(axes, bool):  # the overload whose second argument is `unbiased`
             a, axes = {**a, "unbiased": axes}, None
         axes = [] if axes is None else list(axes) if isinstance(axes, (tuple, list)) else axes
-        c = call(function, x=a["x"], axes=axes, keep=a.get("keepdim", False), **fixed)
+        c = call(function, x=in_dtype(a), axes=axes, keep=a.get("keepdim", False), **fixed)
         if function in ("var", "stddev"):
             correction = a.get("correction", 1 if a.get("unbiased", True) else 0)
-            need(correction is None or float(correction).is_integer(), "`correction` that is no whole number")
-            c["correction"] = 1 if correction is None else int(correction)
+            c["correction"] = 1.0 if correction is None else float(correction)
         return c
     return run
 
@@ -283,8 +290,7 @@ def reduction(function, **fixed):
 def vector_norm(a):
     axes = a.get("dim")
     axes = [] if axes is None else list(axes) if isinstance(axes, (tuple, list)) else axes
-    need(a.get("dtype") is None, "`dtype` of a reduction")
-    return call("norm", x=a["x"], axes=axes, p=float(a.get("ord", 2)), keep=a.get("keepdim", False))
+    return call("vector_norm", x=in_dtype(a), axes=axes, ord=float(a.get("ord", 2)), keep=a.get("keepdim", False))
 
 
 def arg(function):
@@ -324,7 +330,7 @@ FUNCTIONS = {
                lambda a: call("gather_elements", x=a["x"], index=a["index"], axis=a["dim"])),
     "take_along_dim": (["x", "indices", "dim"], take_along_dim),
     "index_select": (["x", "dim", "index"], lambda a: call("gather", x=a["x"], index=a["index"], axis=a["dim"])),
-    "take": (["x", "index"], lambda a: call("gather", x=flat(a["x"]), index=a["index"])),
+    "take": (["x", "index"], lambda a: call("x[...]", x=flat(a["x"]), items=[a["index"]])),
     "index_add": (["x", "dim", "index", "source", "alpha"], index_add),
     "nn.functional.embedding": (
         ["x", "index", "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse"], embedding),
@@ -358,6 +364,7 @@ def layer(kind, **settings):
 
 def pool_layer(kind, function):
     def run(a):
+        need(not a.get("return_indices", False), "`return_indices` of a layer")
         c = FUNCTIONS["nn.functional." + function][1]({**a, "x": None})
         return layer(kind, **{k: v for k, v in c.items() if k not in ("call", "x")})
     return run

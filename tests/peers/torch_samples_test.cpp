@@ -38,7 +38,7 @@ const std::vector<Intent>& intents() {
       {"", "", "input must be (N, C",
        "a sample without its batch axis: pools, convolutions and BatchNorm take batches"},
       {"", "stride", "", "a stride of 0 stands for the kernel"},
-      {"", "", "must be floating", "integers: Freight averages and normalises floating numbers"},
+      {"", "", "expected floating, got", "integers: Freight averages and normalises floating numbers"},
       {"", "", "has no axes", "an axis of a tensor of rank 0, which has none in Freight and NumPy"},
       {"", "", "logits must be (N, classes)",
        "cross_entropy takes (N, classes): reshape axes of space, add that of the batch"},
@@ -46,8 +46,6 @@ const std::vector<Intent>& intents() {
        "nll_loss takes (N, C): reshape axes of space, add that of the batch"},
       {"", "", "too few elements",
        "the variance of fewer numbers than its correction needs: NaN in PyTorch, refused by Freight"},
-      {"linalg.vector_norm", "", "p must be 0 or more", "norms of negative p"},
-      {"take", "", "index out of range", "a negative index: Freight counts from the back in x[...] alone"},
       {"take_along_dim", "", "index out of range", "a negative index: Freight counts from the back in x[...] alone"},
       {"take_along_dim", "", "do not fit", "gather_elements does not broadcast"},
       {"gather", "", "do not fit", "an empty index of another rank than the tensor's"},
@@ -170,6 +168,11 @@ class Call {
   Tensor layer(const json& c) {
     const nn::LayerType* type = nn::find_layer_type(c["layer"].get<std::string>());
     std::vector<nn::Setting> values;
+    std::set<std::string> known;
+    for (const nn::Field& f : type->fields()) known.insert(f.key());
+    for (const auto& [key, _] : c["settings"].items()) {
+      if (!known.contains(key)) throw std::logic_error(cat("no setting ", key, " of ", type->name()));
+    }
     for (const nn::Field& f : type->fields()) {
       nn::Setting s = f.usual;
       if (c["settings"].contains(f.key())) set(s, c["settings"][f.key()]);

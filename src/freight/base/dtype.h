@@ -1,6 +1,6 @@
 // Element types: one enum and one table. bf16 and f16 are stored as their 16 bits; arithmetic on them happens in f32.
-// Freight computes in the first eight. The others are kept, moved, converted and compared for equality; ops that do
-// more refuse them by name (infer_types in ir/infer.h).
+// Integers wrap, as NumPy's do. Complex numbers are kept, moved, converted and compared for equality; ops that do more
+// refuse them by name (infer_types in ir/infer.h).
 #pragma once
 #include <bit>
 #include <complex>

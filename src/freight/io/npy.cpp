@@ -222,7 +222,8 @@ Array parse_npy(ByteView bytes, const std::string& name) {
 
 Array computable(const Array& array, const std::string& name) {
   const DType dtype = array.dtype();
-  if (computes(dtype)) return array;
+  const bool common = dtype == DType::u8 || dtype == DType::i32 || dtype == DType::i64;
+  if (common || !(is_integer(dtype) || is_complex(dtype))) return array;
   if (is_complex(dtype)) fail(ErrorKind::data, name, "expected real numbers, got ", dtype, array.shape());
   if (dtype == DType::u64) {
     const auto* values = array.data<uint64_t>();

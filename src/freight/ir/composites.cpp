@@ -232,14 +232,15 @@ Values embedding(Builder& b, const Node& n, const Values& in) {
   return {b.where(mask, b.one(Op::stop_gradient, NoAttrs{}, {rows}), rows)};
 }
 
-// (...) -> (..., depth). The places are numbered in a type that holds all of them: u8 would begin anew at 256.
+// (...) -> (..., depth). The places are numbered in a type that holds all of them: u8 ends at 255.
 Values one_hot(Builder& b, const Node& n, const Values& in) {
   const auto& a = attrs<OneHotAttrs>(n);
   Shape full = b.shape(in[0]);
   Shape thin = full;
   full.push_back(a.depth);
   thin.push_back(1);
-  const DType given = b.type(in[0]).dtype, counted = given == DType::u8 ? DType::i32 : given;
+  const DType given = b.type(in[0]).dtype;
+  const DType counted = size_of(given) < 4 || given == DType::i32 ? DType::i32 : DType::i64;
   const Value label = b.cast(b.one(Op::check_index, RowsAttrs{a.depth}, {in[0]}), counted);
   const Value index = b.broadcast(b.reshape(label, thin), full);
   const Value classes = b.one(Op::iota, IotaAttrs{full, full.rank() - 1, counted}, {});

@@ -3,7 +3,6 @@
 #include "freight/ir/infer.h"
 
 #include <algorithm>
-#include <iterator>
 #include <ostream>
 
 #include "freight/base/error.h"
@@ -26,9 +25,7 @@ namespace infer {
 namespace {
 
 void need_index(const Node& node, const Type& t) {
-  if (t.dtype == DType::i32 || t.dtype == DType::i64 || t.dtype == DType::u8) return;
-  if (is_integer(t.dtype)) bad(node, "does not index by ", t.dtype, ": expected i32, i64 or u8, got ", t);
-  bad(node, "indices must be integers: got ", t);
+  if (!is_integer(t.dtype)) bad(node, "indices must be integers: got ", t);
 }
 void need_equal(const Node& node, const Types& in) {
   for (size_t i = 1; i < in.size(); ++i) {
@@ -101,35 +98,15 @@ Types random(const Node& node, const Types& in) {
 
 Types any(const Node&, const Types& in) { return {in[0]}; }
 
+// Operands of one type, which the result has, too; these differ in their element types (element_types).
 Types same(const Node& node, const Types& in) {
   need_equal(node, in);
-  if (in[0].dtype == DType::boolean) bad(node, "no arithmetic on bool: got ", in[0]);
   return {in[0]};
 }
-
-Types floating(const Node& node, const Types& in) {
-  need_equal(node, in);
-  need_floating(node, in[0]);
-  return {in[0]};
-}
-
-Types single_or_double(const Node& node, const Types& in) {
-  need_equal(node, in);
-  if (in[0].dtype != DType::f32 && in[0].dtype != DType::f64) bad(node, "expected f32 or f64, got ", in[0]);
-  return {in[0]};
-}
-
-Types whole(const Node& node, const Types& in) {
-  need_equal(node, in);
-  if (!is_integer(in[0].dtype)) bad(node, "expected integers, got ", in[0]);
-  return {in[0]};
-}
-
-Types logical(const Node& node, const Types& in) {
-  need_equal(node, in);
-  if (in[0].dtype != DType::boolean) bad(node, "operands must be bool: got ", in[0]);
-  return {in[0]};
-}
+Types floating(const Node& node, const Types& in) { return infer::same(node, in); }
+Types single_or_double(const Node& node, const Types& in) { return infer::same(node, in); }
+Types whole(const Node& node, const Types& in) { return infer::same(node, in); }
+Types logical(const Node& node, const Types& in) { return infer::same(node, in); }
 
 Types predicate(const Node& node, const Types& in) {
   need_equal(node, in);
@@ -235,7 +212,6 @@ Types concat(const Node& node, const Types& in) {
 
 Types reduce(const Node& node, const Types& in) {
   Shape out = in[0].shape;
-  if (in[0].dtype == DType::boolean) bad(node, "cannot reduce bool: got ", in[0], "; cast first");
   for (int64_t axis : attrs<AxesAttrs>(node).axes) {
     const int i = need_axis(node, axis, in[0]);
     if (out[i] == 0 && node.op != Op::sum) bad(node, "axis ", i, " of ", in[0], " is empty");
@@ -280,7 +256,6 @@ Types matmul(const Node& node, const Types& in) {
   const auto& a = attrs<MatmulAttrs>(node);
   const Type &lhs = in[0], &rhs = in[1];
   const int rank = lhs.shape.rank();
-  need_floating(node, lhs);
   if (lhs.dtype != rhs.dtype) bad(node, "element types differ: lhs ", lhs, ", rhs ", rhs);
   if (rank < 2 || rhs.shape.rank() != rank) bad(node, "ranks must be equal and at least 2: lhs ", lhs, ", rhs ", rhs);
   for (int i = 0; i < rank - 2; ++i) {
@@ -338,7 +313,6 @@ Shape conv_result(const Node& node, const ConvAttrs& a, const Shape& x, const Sh
 
 Types conv(const Node& node, const Types& in) {
   const auto& a = attrs<ConvAttrs>(node);
-  need_floating(node, in[0]);
   if (in[0].dtype != in[1].dtype) bad(node, "element types differ: input ", in[0], ", weight ", in[1]);
   const Type out{in[0].dtype, conv_result(node, a, in[0].shape, in[1].shape)};
   check_epilogue(node, in, a.epilogue, out, out.shape[1]);
@@ -407,10 +381,7 @@ Types max_pool_grad(const Node& node, const Types& in) {
   return {{in[0].dtype, x}};
 }
 
-Types avg_pool(const Node& node, const Types& in) {
-  need_floating(node, in[0]);
-  return {{in[0].dtype, pool_result(node, in[0].shape)}};
-}
+Types avg_pool(const Node& node, const Types& in) { return {{in[0].dtype, pool_result(node, in[0].shape)}}; }
 
 Types avg_pool_grad(const Node& node, const Types& in) {
   const Shape& x = attrs<PoolAttrs>(node).shape;
@@ -428,10 +399,17 @@ Types gather(const Node& node, const Types& in) {
   return {{in[0].dtype, out}};
 }
 
+namespace {
+void need_sum(const Node& node, const Type& updates) {
+  if (!dtypes::kNumber.has(updates.dtype)) bad(node, refusal(updates, dtypes::kNumber));
+}
+}  // namespace
+
 // (index, updates): updates have the shape that gather gives.
 Types scatter_add(const Node& node, const Types& in) {
   const auto& a = attrs<ScatterAttrs>(node);
   need_index(node, in[0]);
+  need_sum(node, in[1]);
   const Shape &idx = in[0].shape, &u = in[1].shape;
   bool ok = a.axis >= 0 && a.axis <= u.rank() - idx.rank() && a.size >= 0;
   const int axis = ok ? static_cast<int>(a.axis) : 0;
@@ -456,6 +434,7 @@ Types gather_elements(const Node& node, const Types& in) {
 Types scatter_elements_add(const Node& node, const Types& in) {
   const auto& a = attrs<ScatterAttrs>(node);
   need_index(node, in[0]);
+  need_sum(node, in[1]);
   if (in[0].shape != in[1].shape) bad(node, "indices ", in[0], " and updates ", in[1], " differ in shape");
   Type out = in[1];
   out.shape[need_axis(node, a.axis, in[1])] = a.size;
@@ -481,13 +460,11 @@ Types check_index(const Node& node, const Types& in) {
 }
 
 Types along_axis(const Node& node, const Types& in) {
-  need_floating(node, in[0]);
   need_axis(node, attrs<AxisAttrs>(node).axis, in[0]);
   return {in[0]};
 }
 
 Types cross_entropy(const Node& node, const Types& in) {
-  need_floating(node, in[0]);
   if (in[0].shape.rank() != 2)
     bad(node, "logits must be (N, classes): got ", in[0], "; permute and reshape them and the target");
   if (is_floating(in[1].dtype)) {
@@ -509,7 +486,6 @@ void need_channels(const Node& node, const Types& in, size_t first, int64_t chan
 }  // namespace
 
 Types moments(const Node& node, const Types& in) {
-  need_floating(node, in[0]);
   if (in[0].shape.rank() < 2) bad(node, "input must be (N, C, ...): got ", in[0]);
   Type channel{wide(in[0].dtype), Shape::filled(in[0].shape.rank(), 1)};
   channel.shape[1] = in[0].shape[1];
@@ -526,7 +502,6 @@ Types batch_norm(const Node& node, const Types& in) {
 Types batch_norm_inference(const Node& node, const Types& in) { return {batch_norm(node, in)[0]}; }
 
 Types layer_norm(const Node& node, const Types& in) {
-  need_floating(node, in[0]);
   const auto& a = attrs<NormAttrs>(node);
   const int rank = in[0].shape.rank();
   if (a.axes < 1 || a.axes > rank) bad(node, "cannot normalize the last ", a.axes, " axes of ", in[0]);
@@ -537,7 +512,6 @@ Types layer_norm(const Node& node, const Types& in) {
 }
 
 Types group_norm(const Node& node, const Types& in) {
-  need_floating(node, in[0]);
   const auto& a = attrs<NormAttrs>(node);
   if (in[0].shape.rank() < 2 || a.groups < 1 || in[0].shape[1] % a.groups != 0) {
     bad(node, "channels of ", in[0], " do not divide into ", a.groups, " groups");
@@ -547,7 +521,6 @@ Types group_norm(const Node& node, const Types& in) {
 }
 
 Types dropout(const Node& node, const Types& in) {
-  need_floating(node, in[0]);
   const double p = attrs<DropoutAttrs>(node).p;
   if (!(p >= 0 && p < 1)) bad(node, "probability out of range: expected 0 <= p < 1, got ", p);
   if (!(in[1] == Type{DType::i64, {2}})) bad(node, "key must be i64[2] (seed, step): got ", in[1]);
@@ -572,7 +545,6 @@ Types one_hot(const Node& node, const Types& in) {
 }
 
 Types adaptive_avg_pool(const Node& node, const Types& in) {
-  need_floating(node, in[0]);
   const Shape& o = attrs<AdaptivePoolAttrs>(node).output;
   Shape out = in[0].shape;
   if (o.rank() != out.rank() - 2) bad(node, "output sizes ", o, " do not fit ", in[0]);
@@ -584,7 +556,6 @@ Types adaptive_avg_pool(const Node& node, const Types& in) {
 }
 
 Types sgd_rows(const Node& node, const Types& in) {
-  need_floating(node, in[0]);
   need_index(node, in[1]);
   Shape rows = in[1].shape;
   if (in[0].shape.rank() != 2) bad(node, "the table must be (rows, width): got ", in[0]);
@@ -597,7 +568,6 @@ Types sgd_rows(const Node& node, const Types& in) {
 
 namespace {
 void check_update(const Node& node, const Types& in, size_t scalars) {
-  need_floating(node, in[0]);
   for (size_t i = 1; i < in.size(); ++i) {
     const bool scalar = i >= 2 && i < 2 + scalars;
     const Type need = scalar ? Type{DType::f32, {}} : Type{in[i].dtype, in[0].shape};
@@ -639,37 +609,20 @@ Types fused(const Node& node, const Types& in) {
 
 }  // namespace infer
 
-bool takes_every_type(InferFn rule) {
-  constexpr InferFn kRules[] = {infer::leaf,   infer::constant,        infer::any,       infer::equality,
-                                infer::cast,   infer::where,           infer::reshape,   infer::slice,
-                                infer::pad,    infer::concat,          infer::transpose, infer::broadcast,
-                                infer::gather, infer::gather_elements, infer::scatter,   infer::scatter_elements};
-  return std::find(std::begin(kRules), std::end(kRules), rule) != std::end(kRules);
-}
-
-std::string mend_of_carried(DType dtype) {
-  if (is_complex(dtype)) return "Freight stores and moves complex numbers but has no arithmetic on them";
-  return dtype == DType::u32 || dtype == DType::u64 ? "cast to i64 or f64 first" : "cast to i32 or f32 first";
-}
-
 std::vector<Type> infer_types(const Node& node, const std::vector<Type>& in) {
-  const InferFn rule = info(node.op).infer;
-  const auto result = [&] {
-    std::vector<Type> types = rule(node, in);
-    for (const Type& t : types) infer::need_extents(node, t.shape);
-    return types;
+  const DTypes types = element_types(info(node.op).infer);
+  const auto need = [&](const Type& t, bool holds) {
+    if (!holds) fail(ErrorKind::usage, name(node.op), refusal(t, types));
   };
-  if (takes_every_type(rule)) return result();
-  const auto refuse_carried = [&](const std::vector<Type>& types, const char* what) {
-    for (const Type& t : types) {
-      if (computes(t.dtype)) continue;
-      fail(ErrorKind::usage, name(node.op), "does not compute in ", t.dtype, ": ", what, t, "; ",
-           mend_of_carried(t.dtype));
-    }
+  if (!in.empty()) need(in[0], types.has(in[0].dtype));
+  const auto refuse_carried = [&](const std::vector<Type>& list) {
+    if (types == dtypes::kAll) return;
+    for (const Type& t : list) need(t, computes(t.dtype));
   };
-  refuse_carried(in, "got ");
-  std::vector<Type> out = result();
-  refuse_carried(out, "asked for ");
+  refuse_carried(in);
+  std::vector<Type> out = info(node.op).infer(node, in);
+  for (const Type& t : out) infer::need_extents(node, t.shape);
+  refuse_carried(out);
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "freight/base/dtypes.h"
 #include "freight/ir/graph.h"
 
 namespace freight {
@@ -22,13 +23,14 @@ Rule attention, attention_grad, recurrent, recurrent_grad, recurrent_layer, recu
 Rule sgd_rows, sgd_update, adam_update, fused;
 }  // namespace infer
 
-// The result types of a node by its row's rule. Throws Error(usage) where an op would compute in a type that Freight
-// only carries (computes() in base/dtype.h): then no backend meets one.
+// The result types of a node by its row's rule. Throws Error(usage) where the rule does not take the element type of
+// the first operand, or an op that computes would meet complex numbers: then no backend meets one.
 std::vector<Type> infer_types(const Node& node, const std::vector<Type>& in);
-// Whether the rule is that of ops which keep, move, convert or compare elements of every type.
-bool takes_every_type(InferFn rule);
-// "cast to i32 or f32 first": what mends an op on a carried type.
-std::string mend_of_carried(DType dtype);
+// The element types in which ops of this rule compute: those of their operands, but for indices, conditions and keys,
+// which a rule checks itself. Signatures, documents and bindings read them (Parameter::dtypes in ops/signature.h).
+DTypes element_types(InferFn rule);
+// "does not compute in i32: expected f32, f64, got i32[3]; cast it first".
+std::string refusal(const Type& got, DTypes expected);
 
 namespace flops {
 using Types = std::vector<Type>;

@@ -12,10 +12,6 @@ template <class... Parts>
   fail(ErrorKind::usage, name(node.op), parts...);
 }
 
-inline void need_floating(const Node& node, const Type& t) {
-  if (!is_floating(t.dtype)) bad(node, "element type must be floating: got ", t);
-}
-
 // Results that say where an element lies among so many are i32: a place beyond them would come out negative.
 inline void need_i32_places(const Node& node, int64_t places, const std::string& among) {
   constexpr int64_t kPlaces = int64_t{1} << 31;

@@ -28,9 +28,6 @@ int64_t columns(const Type& t) { return t.shape[t.shape.rank() - 1]; }
 int64_t least(const Type& t) { return std::min(rows(t), columns(t)); }
 
 void need_matrix(const Node& node, const Type& t) {
-  need_floating(node, t);
-  if (wide(t.dtype) != t.dtype)
-    bad(node, "does not compute in ", t.dtype, ": expected f32 or f64, got ", t, "; cast to f32 first");
   if (t.shape.rank() < 2) bad(node, "needs a matrix, (..., M, N): got ", t);
 }
 void need_square(const Node& node, const Type& t) {

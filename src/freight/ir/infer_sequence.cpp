@@ -6,7 +6,6 @@
 namespace freight::infer {
 
 Types attention(const Node& node, const Types& in) {
-  need_floating(node, in[0]);
   const Shape &q = in[0].shape, &k = in[1].shape;
   if (q.rank() != 4 || k.rank() != 4 || k[2] < 1 || !(in[1] == Type{in[0].dtype, {q[0], q[1], k[2], q[3]}}) ||
       !(in[1] == in[2])) {
@@ -33,7 +32,6 @@ Types attention_grad(const Node& node, const Types& in) {
 }
 
 Types recurrent(const Node& node, const Types& in) {
-  need_floating(node, in[0]);
   const auto& a = attrs<RecurrentAttrs>(node);
   const Shape& x = in[0].shape;
   const int64_t gates = a.gru ? 3 : 4, width = x.rank() == 3 ? x[2] / gates : 0;
@@ -64,7 +62,6 @@ Types recurrent_grad(const Node& node, const Types& in) {
 }
 
 Types recurrent_layer(const Node& node, const Types& in) {
-  need_floating(node, in[0]);
   const auto& a = attrs<RecurrentLayerAttrs>(node);
   const Shape &x = in[0].shape, &bias = in[2].shape;
   const DType t = wide(in[0].dtype);

@@ -111,6 +111,9 @@ std::shared_ptr<const LayerType> pool_layer(const char* name, const char* doc) {
       .field("count_include_pad", &PoolOptions::count_include_pad, "averages count the padding");
   if constexpr (std::is_same_v<Pool, MaxPool2d>)
     layer.field("dilation", &PoolOptions::dilation, "from one element of a window to the next", kPositive);
+  if constexpr (std::is_same_v<Pool, AvgPool2d>)
+    layer.field("divisor", &PoolOptions::divisor, "divides the sum of each window; 0: the number of its elements",
+                kNotNegative);
   return declared(layer);
 }
 

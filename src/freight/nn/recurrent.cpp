@@ -151,7 +151,8 @@ void Recurrent::need_states(const RecurrentCall& call, int64_t samples) const {
 RecurrentOutput Recurrent::forward(const Tensor& x, const RecurrentCall& call) {
   need_steps(x);
   need_states(call, x.dim(0));
-  const Tensor counts = call.lengths.defined() ? ops::counts_within(call.lengths, x.dim(1)) : token_counts(x);
+  const Tensor counts =
+      call.lengths.defined() ? ops::counts_within(call.lengths, x.dim(1), "recurrent") : token_counts(x);
   const size_t sides = fields_.bidirectional ? 2 : 1;
   Tensor y = x;
   std::vector<Tensor> h, c, last;

@@ -1,6 +1,7 @@
 // Helpers that the sources of the ops room share. Internal: only ops/*.cpp include it.
 #pragma once
 #include "freight/base/error.h"
+#include "freight/ir/infer.h"
 #include "freight/ops/options.h"
 #include "freight/trace/tracer.h"
 
@@ -33,15 +34,16 @@ auto named(const char* op, const F& body) {
     throw Error(e.kind(), trace::function() ? trace::function() : op, e.message(), e.where());
   }
 }
-inline void need_floating(const Tensor& x, const char* op) {
-  if (!is_floating(x.dtype())) fail_here(op, "element type must be floating: got ", x.type(), "; cast first");
+inline void need_types(const Tensor& x, DTypes types, const char* op) {
+  if (!types.has(x.dtype())) fail_here(op, refusal(x.type(), types));
 }
+inline void need_floating(const Tensor& x, const char* op) { need_types(x, dtypes::kFloating, op); }
 // The axis in [0, rank); throws with the location.
 int axis_of(int64_t axis, const Type& type, const char* op);
 // Sorted, distinct axes in [0, rank); all when `axes` is empty.
 Shape axes_of(const Axes& axes, const Type& type, const char* op);
-// Integers and bools as i64, in which they are summed and multiplied; floating tensors as they are. Throws with the
-// location what i64 does not hold.
+// Integers and bools as i64, in which they are summed and multiplied; u64 and floating tensors as they are. Throws with
+// the location at complex numbers.
 Tensor exact(const Tensor& x, const char* op);
 // Throws with the location where an extent is negative: what makes tensors of nothing says so by its own name.
 inline void need_extents(const Shape& shape, const char* op) {
@@ -61,6 +63,9 @@ Tensor in_wide(const Tensor& x, const F& body) {
   const Tensor y = body(one(Op::cast, CastAttrs{wider}, {x}));
   return one(Op::cast, CastAttrs{given}, {y});
 }
+// What the host made of the elements of `x`: it lies where x does, which need not be where this thread makes what is
+// new.
+Tensor made_on_host(const Array& a, const Tensor& x);
 // (C) -> the shape of `like` with C along axis 1.
 Tensor per_channel(const Tensor& c, const Tensor& like, const char* op);
 

@@ -136,6 +136,13 @@ Tensor avg_pool(const char* user_name, int spatial, const In& x, const PoolOptio
   const auto [frame, in] = ops::enter(x, user_name);
   PoolAttrs a = pool_attrs(user_name, spatial, in, o);
   const Shape over = overhangs(a, in.shape(), o.ceil_mode), none = Shape::filled(spatial, 0);
+  if (o.divisor != 0) {  // means over whole windows are sums by another number
+    a.count_include_pad = true;
+    for (int i = 0; i < spatial; ++i) a.pad_high[i] += over[i];
+    return ops::in_wide(in, [&](const Tensor& w) {
+      return ops::one(Op::avg_pool, a, {w}) * (static_cast<double>(a.kernel.numel()) / static_cast<double>(o.divisor));
+    });
+  }
   if (over == none) return ops::one(Op::avg_pool, a, {in});
   Tensor image = in;
   if (a.count_include_pad && a.pad_low != none) {

@@ -44,6 +44,7 @@ struct PoolOptions {
   // beyond the padding (ceil_mode) never counts.
   bool count_include_pad = true;
   Extents dilation = 1;  // from one element of a window to the next; of maxima alone
+  int64_t divisor = 0;   // of averages: divides the sum of each window; 0: as count_include_pad says
 };
 // Largest elements of windows, (N, C, L) -> (N, C, L').
 Tensor max_pool1d(const In& x, const PoolOptions& options = {});

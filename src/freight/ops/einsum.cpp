@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 
-#include "freight/ir/infer.h"
 #include "freight/ops/common.h"
 #include "freight/ops/einsum_order_internal.h"
 #include "freight/ops/elementwise.h"
@@ -124,8 +123,7 @@ Lettered without(const Lettered& t, size_t i) {
 
 // The diagonal of a letter that stands twice.
 Lettered with_letters(Tensor x, std::string axes, const std::string& text) {
-  if (!computes(x.dtype()))
-    ops::fail_here(kEinsum, "does not compute in ", x.dtype(), ": got ", x.type(), "; ", mend_of_carried(x.dtype()));
+  ops::need_types(x, element_types(infer::same), kEinsum);
   if (static_cast<size_t>(x.rank()) != axes.size())
     ops::fail_here(kEinsum, "'", axes, "' of '", text, "' needs rank ", axes.size(), ": got ", x.type());
   for (size_t i = 0; i < axes.size(); ++i) {

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "freight/ir/infer.h"
 #include "freight/ops/common.h"
 #include "freight/ops/shape.h"
 #include "freight/trace/number.h"
@@ -38,10 +37,8 @@ Shape axes_of(const Axes& axes, const Type& type, const char* op) {
 }
 
 Tensor exact(const Tensor& x, const char* op) {
-  if (is_floating(x.dtype())) return x;
-  if (is_complex(x.dtype()) || x.dtype() == DType::u64)
-    fail_here(op, "does not compute in ", x.dtype(), ": got ", x.type(), "; ", mend_of_carried(x.dtype()));
-  return cast(x, DType::i64);
+  need_types(x, dtypes::kReal, op);
+  return is_floating(x.dtype()) || x.dtype() == DType::u64 ? x : cast(x, DType::i64);
 }
 
 Tensor reshaped(const Tensor& x, const Shape& shape) {
@@ -132,18 +129,17 @@ Op mirrored(Op op) {
   }
 }
 
-// Integers of two types as i64, which holds those of all types but u64. That is compared for equality alone, where
-// negative numbers, which would become others in u64, are equal to none.
+// Integers of two types as i64, which holds those of all types but u64. Beside that, negative numbers, which would
+// become others in u64, are less than all.
 Tensor compare_integers(Op op, const char* called, const Tensor& a, const Tensor& b) {
   const bool big_a = a.dtype() == DType::u64, big_b = b.dtype() == DType::u64;
   if (!big_a && !big_b) return binary(op, called, cast(a, DType::i64), cast(b, DType::i64));
-  if (op != Op::eq && op != Op::ne) {
-    fail_here(called, "does not compute in u64: got ", a.type(), " and ", b.type(), "; ", mend_of_carried(DType::u64));
-  }
-  const Tensor other = cast(big_a ? b : a, DType::i64);
-  const Tensor same = binary(Op::eq, called, big_a ? a : b, cast(other, DType::u64));
-  const Tensor all = logical_and(same, broadcast_to(other >= 0, same.shape()));
-  return op == Op::eq ? all : logical_not(all);
+  if (big_b) return compare_integers(mirrored(op), called, b, a);
+  const Tensor other = cast(b, DType::i64);
+  const Tensor compared = binary(op, called, a, cast(other, DType::u64));
+  const bool more = op == Op::gt || op == Op::ge || op == Op::ne;  // what holds of a beside a negative number
+  return where(broadcast_to(other < 0, compared.shape()), trace::constant(more, {DType::boolean, compared.shape()}),
+               compared);
 }
 
 Tensor compare(Op op, const char* called, const In& a, const In& b) {
@@ -217,12 +213,12 @@ Tensor not_equal(const In& a, const In& b) { return ops::compare(Op::ne, "not_eq
 Tensor logical_xor(const In& a, const In& b) {
   const Frame frame(a.is_number ? b.where : a.where, "logical_xor");
   const ops::Pair p = ops::align("logical_xor", a, b);
-  if (p.a.dtype() != DType::boolean) ops::fail_here("logical_xor", "operands must be bool: got ", p.a.type());
+  ops::need_types(p.a, dtypes::kBool, "logical_xor");
   return ops::one(Op::ne, NoAttrs{}, {p.a, p.b});
 }
 Tensor bitwise_invert(const In& x) {
   const auto [frame, t] = ops::enter(x, "bitwise_invert");
-  if (!is_integer(t.dtype())) ops::fail_here("bitwise_invert", "expected integers, got ", t.type());
+  ops::need_types(t, dtypes::kInteger, "bitwise_invert");
   return ops::named("bitwise_invert", [&, &t_in = t] { return -t_in - 1; });
 }
 Tensor is_nan(const In& x) {
@@ -231,7 +227,7 @@ Tensor is_nan(const In& x) {
 }
 Tensor is_inf(const In& x) {
   const auto [frame, t] = ops::enter(x, "is_inf");
-  if (is_complex(t.dtype())) ops::fail_here("is_inf", "needs real numbers: got ", t.type());
+  ops::need_types(t, dtypes::kReal, "is_inf");
   if (!is_floating(t.dtype())) return trace::constant(0, {DType::boolean, t.shape()});
   return equal(abs(t), std::numeric_limits<double>::infinity());
 }
@@ -241,7 +237,7 @@ Tensor signbit(const In& x) {
 }
 Tensor positive(const In& x) {
   const auto [frame, t] = ops::enter(x, "positive");
-  if (t.dtype() == DType::boolean) ops::fail_here("positive", "no arithmetic on bool: got ", t.type());
+  ops::need_types(t, dtypes::kNumber | dtypes::kComplex, "positive");
   return t;
 }
 Tensor trunc(const In& x) {

@@ -20,7 +20,7 @@ Tensor& operator+=(Tensor& a, const In& b);
 Tensor& operator-=(Tensor& a, const In& b);  // a = a - b
 Tensor& operator*=(Tensor& a, const In& b);  // a = a * b
 Tensor& operator/=(Tensor& a, const In& b);  // a = a / b
-// a to the power b; floating.
+// a to the power b; of integers wraps, and of a negative b is 0, but for a of 1 and -1.
 Tensor pow(const In& a, const In& b);
 // The remainder of a division, with the sign of b, as % in Python and PyTorch's remainder.
 Tensor remainder(const In& a, const In& b);

@@ -16,9 +16,14 @@ using Unary = Tensor (*)(const In&);
 using Binary = Tensor (*)(const In&, const In&);
 using Reducing = Tensor (*)(const In&, const Axes&, Keep);
 using MaybeIn = std::optional<In>;
+using namespace dtypes;
+
+// The element types in which an op computes: its type rule has them.
+DTypes types_of(Op op) { return element_types(info(op).infer); }
 
 void arithmetic(FunctionList& t) {
   t.header("elementwise.h");
+  t.takes(types_of(Op::add));
   t.add_operator("add", "operator+", Binary(operator+), "a + b", {"a", "b"});
   t.add_operator("subtract", "operator-", Binary(operator-), "a - b", {"a", "b"});
   t.add_operator("multiply", "operator*", Binary(operator*), "a b", {"a", "b"});
@@ -28,20 +33,25 @@ void arithmetic(FunctionList& t) {
   t.add("floor_divide", Binary(floor_divide), "a / b rounded down, of integers too; no gradient", {"a", "b"});
   t.add("clamp", clamp, "min(max(x, lo), hi); between numbers only elements inside of (lo, hi) have a gradient",
         {"x", "lo", "hi"});
+  t.takes(types_of(Op::lt));
   t.add_operator("less", "operator<", Binary(operator<), "bool: a < b", {"a", "b"});
   t.add_operator("less_equal", "operator<=", Binary(operator<=), "bool: a <= b", {"a", "b"});
   t.add_operator("greater", "operator>", Binary(operator>), "bool: a > b", {"a", "b"});
   t.add_operator("greater_equal", "operator>=", Binary(operator>=), "bool: a >= b", {"a", "b"});
+  t.takes(types_of(Op::eq));
   t.add("equal", Binary(equal), "bool: a = b", {"a", "b"});
   t.add("not_equal", Binary(not_equal), "bool: a differs from b", {"a", "b"});
-  t.add("logical_xor", Binary(logical_xor), "of bool: one of them", {"a", "b"});
-  t.add("bitwise_invert", Unary(bitwise_invert), "of integers: the other bits", {"x"});
-  t.add("is_inf", Unary(is_inf), "bool: infinite", {"x"});
+  t.add("logical_xor", Binary(logical_xor), "of bool: one of them", {Named("a").of(kBool), Named("b").of(kBool)});
+  t.add("bitwise_invert", Unary(bitwise_invert), "of integers: the other bits",
+        {Named("x").of(types_of(Op::bitwise_xor))});
+  t.add("is_inf", Unary(is_inf), "bool: infinite", {Named("x").of(types_of(Op::is_finite))});
   t.add("is_nan", Unary(is_nan), "bool: not a number", {"x"});
-  t.add("signbit", Unary(signbit), "bool: negative, or -0, or a NaN with that sign", {"x"});
-  t.add("positive", Unary(positive), "x itself; no bool", {"x"});
-  t.add("trunc", Unary(trunc), "the whole number at x or next to it toward zero", {"x"});
-  t.add("where", where, "a where the condition holds, else b; all three broadcast", {"condition", "a", "b"});
+  t.add("signbit", Unary(signbit), "bool: negative, or -0, or a NaN with that sign",
+        {Named("x").of(types_of(Op::add))});
+  t.add("positive", Unary(positive), "x itself; no bool", {Named("x").of(types_of(Op::add) | kComplex)});
+  t.add("trunc", Unary(trunc), "the whole number at x or next to it toward zero", {Named("x").of(kFloating)});
+  t.add("where", where, "a where the condition holds, else b; all three broadcast",
+        {Named("condition").of(kBool), "a", "b"});
   t.add("cast", cast, "the same numbers in another element type; float to integer truncates", {"x", "dtype"});
 }
 
@@ -56,28 +66,38 @@ void of_the_table(FunctionList& t) {
 
 void reductions(FunctionList& t) {
   t.header("reduce.h");
+  const DTypes summed = types_of(Op::sum), ordered = types_of(Op::argmax);
+  t.takes(summed | kBool);
   const std::vector<Named> over = {"x", {"axes", Axes{}}, {"keep", Keep::no}};
-  t.add("sum", Reducing(sum), "sums over the axes; of integers and bool in i64", over);
+  t.add("sum", Reducing(sum), "sums over the axes; of integers and bool in i64, of u64 in u64", over);
+  t.takes(kFloating);
   t.add("mean", Reducing(mean), "means over the axes; floating", over);
+  t.takes(types_of(Op::reduce_max));
   t.add("max", Reducing(max), "largest elements over the axes; ties share the gradient", over);
   t.add("min", Reducing(min), "smallest elements over the axes; ties share the gradient", over);
-  t.add("prod", Reducing(prod), "products over the axes; of integers in i64", over);
+  t.takes(summed | kBool);
+  t.add("prod", Reducing(prod), "products over the axes; of integers and bool in i64, of u64 in u64", over);
+  t.takes(types_of(Op::ne));
   t.add("any", Reducing(any), "bool: true if any element differs from 0", over);
   t.add("all", Reducing(all), "bool: true if all elements differ from 0", over);
+  t.takes(kFloating);
   t.add("logsumexp", Reducing(logsumexp), "ln(sum(exp(x))), with the maximum subtracted first", over);
   t.add("norm", norm, "sum(|x|^p)^(1/p) over the axes", {"x", {"axes", Axes{}}});
   t.add("var", var, "the sum of squared differences from the mean, divided by n - correction", {"x", {"axes", Axes{}}});
   t.add("stddev", stddev, "the root of var", {"x", {"axes", Axes{}}});
-  t.add("cumsum", cumsum, "element i is the sum of elements 0 to i along the axis; of integers in i64", {"x", "axis"});
+  t.takes(summed | kBool);
+  t.add("cumsum", cumsum, "element i is the sum of elements 0 to i along the axis; in the types of sum", {"x", "axis"});
   const std::vector<Named> along = {"x", {"axis", -1}, {"keep", Keep::no}};
-  t.add("cumprod", cumprod, "element i is the product of elements 0 to i along the axis; of integers in i64",
+  t.add("cumprod", cumprod, "element i is the product of elements 0 to i along the axis; in the types of sum",
         {"x", "axis"});
+  t.takes(ordered);
   t.add("argmax", argmax, "i32: index of the first largest element along the axis", along);
   t.add("argmin", argmin, "i32: index of the first smallest element along the axis", along);
 }
 
 void shaping(FunctionList& t) {
   t.header("shape.h");
+  t.takes(kAll);
   t.add("reshape", reshape, "the same elements in row-major order under another shape; one size may be -1",
         {"x", "shape"});
   t.add("flatten", flatten, "joins the axes from start to end, inclusive", {"x", {"start", 1}, {"end", -1}});
@@ -97,7 +117,8 @@ void shaping(FunctionList& t) {
   t.add("repeat", repeat, "each element of the axis as often as its entry of `times`, or the only one, says",
         {"x", "times", "axis"});
   t.add("tile", tile, "x repeated `times` times along each of its last axes", {"x", "times"});
-  t.add("diff", diff, "differences of neighbors along the axis, n times", {"x", {"n", 1}, {"axis", -1}});
+  t.add("diff", diff, "differences of neighbors along the axis, n times",
+        {Named("x").of(types_of(Op::sub) | kBool), {"n", 1}, {"axis", -1}});
   t.add("concat", concat, "joins along an existing axis", {"xs", "axis"});
   t.add("stack", stack, "joins along a new axis", {"xs", {"axis", 0}});
   t.add("split", static_cast<std::vector<Tensor> (*)(const In&, const std::vector<int64_t>&, Axis)>(split),
@@ -120,25 +141,30 @@ void shaping(FunctionList& t) {
 
 void indexing(FunctionList& t) {
   t.header("index.h");
-  t.add("gather", gather, "whole rows: the axis is replaced by the shape of `index`", {"x", "index", {"axis", 0}});
+  t.takes(types_of(Op::gather));
+  const Named index = Named("index").of(kInteger);
+  t.add("gather", gather, "whole rows: the axis is replaced by the shape of `index`", {"x", index, {"axis", 0}});
   t.add("scatter_add", scatter_add, "zeros with `size` rows along the axis, to which those of `updates` are added",
-        {"index", "updates", "size", {"axis", 0}});
+        {index, Named("updates").of(types_of(Op::scatter_add)), "size", {"axis", 0}});
   t.add("gather_elements", gather_elements, "one element per index along the axis, in the shape of `index`",
-        {"x", "index", {"axis", -1}});
+        {"x", index, {"axis", -1}});
   t.add("scatter", scatter, "x with the rows of `updates` at those that `index` names; the last of two for one counts",
-        {"x", "index", "updates", {"axis", 0}});
+        {"x", index, "updates", {"axis", 0}});
   t.add("scatter_elements", scatter_elements, "the same with one element per index along the axis",
-        {"x", "index", "updates", {"axis", -1}});
+        {"x", index, "updates", {"axis", -1}});
   t.add("index_put", index_put, "x with `updates` at the elements that the indices of its first axes name together",
-        {"x", "indices", "updates"});
+        {"x", Named("indices").of(kInteger), "updates"});
   t.add("update_slice", update_slice, "x with `updates` from `start` on along the axis; start may be a tensor",
-        {"x", "updates", "start", {"axis", 0}});
+        {"x", "updates", Named("start").of(kInteger), {"axis", 0}});
   t.add("one_hot", one_hot, "index (...) -> (..., depth): 1 at the index, 0 elsewhere",
-        {"index", "depth", {"dtype", DType::f32}});
-  t.add("bincount", bincount, "(size), i64: how often each number occurs", {"index", "size"});
+        {index, "depth", {"dtype", DType::f32}});
+  t.add("bincount", bincount, "(size), i64: how often each number occurs", {index, "size"});
   t.add("embedding", embedding, "rows of the table; the row padding_idx, if not negative, receives no gradient",
-        {"index", "table", {"padding_idx", -1}});
+        {index, Named("table").of(types_of(Op::embedding)), {"padding_idx", -1}});
+  t.add_on_host("nonzero", nonzero,
+                "per axis i32 (N): the places of elements that are not 0, row-major; no compiled step", {"x"});
   t.header("sort.h");
+  t.takes(types_of(Op::argsort));
   const Named axis{"axis", -1}, ascending{"order", Order::ascending};
   t.add("argsort", argsort, "i32: indices that sort x along the axis", {"x", axis, ascending});
   t.add("sort", sort, "the sorted elements along the axis, and their indices in x", {"x", axis, ascending});
@@ -146,19 +172,27 @@ void indexing(FunctionList& t) {
         {"x", "k", axis, {"order", Order::descending}});
   t.add("searchsorted", searchsorted, "i32: where values belong in `sorted` (N), left or right of equal ones",
         {"sorted", "values", {"side", Side::left}});
+  t.takes(kAll);
+  t.add_on_host(
+      "unique", unique,
+      "distinct elements, ascending; their first places, each element's place among them, counts; no compiled step",
+      {"x"});
 }
 
 void contractions(FunctionList& t) {
   t.header("linalg.h");
+  t.takes(types_of(Op::matmul));
   t.add("matmul", Binary(matmul), "(..., M, K) x (..., K, N) -> (..., M, N); batch axes broadcast", {"a", "b"});
   t.add("linear", +[](const In& x, const In& w, const MaybeIn& b) { return b ? linear(x, w, *b) : linear(x, w); },
         "x (..., in) times w (out, in) transposed, plus b (out)", {"x", "w", "b"});
+  t.takes(types_of(Op::mul));
   t.add("einsum", einsum, "Einstein's summation: axes with letters, products summed over those the result lacks",
         {"equation", "operands"});
 }
 
 void products(FunctionList& t) {
   t.header("linalg.h");
+  t.takes(types_of(Op::mul));
   t.add("tensordot", static_cast<Tensor (*)(const In&, const In&, WholeNumber)>(tensordot),
         "products summed over the last `axes` axes of a and the first of b", {"a", "b", {"axes", 2}});
   t.add("tensordot",
@@ -169,17 +203,21 @@ void products(FunctionList& t) {
   t.add("outer", Binary(outer), "a (M), b (N) -> (M, N): every product", {"a", "b"});
   t.add("kron", Binary(kron), "each element of a times all of b, sizes multiplied", {"a", "b"});
   t.add("cross", cross, "the cross product of vectors of 3 numbers along the axis", {"a", "b", {"axis", -1}});
+  t.takes(kAll);
   t.add("diagonal", diagonal, "the elements at (i, i + offset) of (..., M, N)", {"x", {"offset", 0}});
-  t.add("matrix_trace", matrix_trace, "the sum of the diagonal; of integers in i64", {"x", {"offset", 0}});
+  t.add("matrix_trace", matrix_trace, "the sum of the diagonal; of integers in i64",
+        {Named("x").of(types_of(Op::sum) | kBool), {"offset", 0}});
   t.add("tril", tril, "zeros above the diagonal k", {"x", {"k", 0}});
   t.add("triu", triu, "zeros below the diagonal k", {"x", {"k", 0}});
 }
 
 void factorizations(FunctionList& t) {
   t.header("linalg.h");
+  t.takes(types_of(Op::lu_factor));
   t.add("lu_factor", lu_factor, "x[permutation] = L U; both in lu, pivots as exchanges of rows, from 0", {"x"});
   t.add("lu", lu, "p l u = x; p as indices with p_indices", {"x"});
-  t.add("lu_solve", lu_solve, "the solution of x y = b by lu and permutation of lu_factor", {"lu", "permutation", "b"});
+  t.add("lu_solve", lu_solve, "the solution of x y = b by lu and permutation of lu_factor",
+        {"lu", Named("permutation").of(kInteger), "b"});
   t.add("lu_cond", lu_cond, "an estimate of the condition in the 1-norm by lu of lu_factor(x) and the 1-norm of x",
         {"lu", "norm"});
   t.add("solve", solve, "the solution of a x = b: a (..., N, N), b (..., N, K) or (N)", {"a", "b"});
@@ -202,14 +240,17 @@ void factorizations(FunctionList& t) {
   t.add("lstsq", lstsq, "least-squares solution x of minimum norm, sums of squared residuals, the rank", {"a", "b"});
   t.add("pinv", pinv, "the pseudo-inverse (..., N, M)", {"x"});
   t.add("matrix_rank", matrix_rank, "i64: how many singular values count", {"x"});
+  t.takes(kFloating);
   t.add("matrix_norm", matrix_norm, "a norm of (..., M, N)", {"x"});
   t.add("vector_norm", vector_norm, "sum(|x|^ord)^(1/ord) over the axes, for negative orders too",
         {"x", {"axes", Axes{}}});
+  t.takes(types_of(Op::lu_factor));
   t.add("cond", cond, "the norm of x times that of its inverse", {"x", {"p", MatrixOrder::two}});
 }
 
 void convolutions(FunctionList& t) {
   t.header("conv.h");
+  t.takes(types_of(Op::conv));
   t.add("conv1d",
         +[](const In& x, const In& w, const MaybeIn& bias, const ConvOptions& o) {
           return bias ? conv1d(x, w, *bias, o) : conv1d(x, w, o);
@@ -222,11 +263,13 @@ void convolutions(FunctionList& t) {
         "cross-correlation of x (N, C, H, W) with w (K, C / groups, kh, kw), plus bias (K)", {"x", "w", "bias"});
   t.add("conv_transpose2d", conv_transpose2d,
         "the gradient of conv2d with respect to its input: w (C, K / groups, kh, kw)", {"x", "w"});
+  t.takes(types_of(Op::max_pool));
   t.add("max_pool1d", max_pool1d, "the maximum of each window of x (N, C, L)", {"x"});
   t.add("max_pool2d", max_pool2d, "the maximum of each window of x (N, C, H, W)", {"x"});
   t.add("max_pool1d_with_indices", max_pool1d_with_indices, "max_pool1d, and the place of each maximum in x", {"x"});
   t.add("max_pool2d_with_indices", max_pool2d_with_indices,
         "max_pool2d, and the place of each maximum in its image, row by row", {"x"});
+  t.takes(types_of(Op::avg_pool));
   t.add("avg_pool1d", avg_pool1d, "the mean of each window of x (N, C, L)", {"x"});
   t.add("avg_pool2d", avg_pool2d, "the mean of each window of x (N, C, H, W)", {"x"});
   t.add("adaptive_avg_pool2d", adaptive_avg_pool2d, "means of windows that make a result (N, C, *output)",
@@ -235,6 +278,8 @@ void convolutions(FunctionList& t) {
 
 void networks(FunctionList& t) {
   t.header("neural.h");
+  t.takes(kFloating);
+  const Named classes = Named("target").of(kInteger);
   const Named eps{"eps", 1e-5}, reduction{"reduction", Reduction::mean};
   t.add("softmax", softmax, "exp(x) / sum exp(x) along the axis", {"x", {"axis", -1}});
   t.add("log_softmax", log_softmax, "ln of softmax along the axis", {"x", {"axis", -1}});
@@ -253,19 +298,19 @@ void networks(FunctionList& t) {
         {"x", "groups", "scale", "shift", eps});
   t.add("cross_entropy", cross_entropy,
         "-ln softmax of logits (N, C, ...) at target: (N, ...) classes, or (N, C, ...) probabilities",
-        {"logits", "target"});
-  t.add("nll_loss", nll_loss, "-log_probabilities (N, C, ...) at target (N, ...)", {"log_probabilities", "target"});
+        {"logits", Named("target").of(kFloating | kInteger)});
+  t.add("nll_loss", nll_loss, "-log_probabilities (N, C, ...) at target (N, ...)", {"log_probabilities", classes});
   t.add("mse_loss", mse_loss, "(a - b)^2", {"a", "b", reduction});
   t.add("l1_loss", l1_loss, "|a - b|", {"a", "b", reduction});
   t.add("smooth_l1_loss", smooth_l1_loss, "0.5 d^2 / beta for d = |a - b| below beta, else d - beta / 2",
         {"a", "b", {"beta", 1.0}, reduction});
   t.add("huber_loss", huber_loss, "0.5 d^2 for d = |a - b| below delta, else delta (d - delta / 2)",
         {"a", "b", {"delta", 1.0}, reduction});
-  t.add("kl_div", kl_div, "target (ln target - log_probabilities)", {"log_probabilities", "target", reduction});
+  t.add("kl_div", kl_div, "target (ln target - log_probabilities)", {"log_probabilities", "target"});
   t.add("bce_with_logits", bce_with_logits, "binary cross-entropy of sigmoid(logits) against targets in [0, 1]",
         {"logits", "target"});
   t.add("count_correct", count_correct, "i32: how many rows of logits (N, C) have their largest entry at target (N)",
-        {"logits", "target"});
+        {Named("logits").of(types_of(Op::argmax)), classes});
   t.header("sequence.h");
   t.add("attention", attention, "softmax(scale q k^T) v: q (B, H, T, D), k and v (B, H, S, D); scale 0: 1 / sqrt(D)",
         {"q", "k", "v"});

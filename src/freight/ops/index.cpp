@@ -148,6 +148,7 @@ Tensor randint(WholeNumber low, WholeNumber high, const Shape& shape, SourceLine
 Tensor dropout(const In& x, double p) {
   const auto [frame, t] = ops::enter(x, "dropout");
   if (!(p >= 0 && p < 1)) ops::fail_here("dropout", "probability out of range: expected 0 <= p < 1, got ", p);
+  ops::need_floating(t, "dropout");
   if (p == 0) return t;
   return drawn([&, &x_in = t](int64_t stream, const Tensor& key) {
     return ops::one(Op::dropout, DropoutAttrs{p, stream}, {x_in, key});

@@ -1,4 +1,4 @@
-// Functions that pick elements by integer tensors (u8, i32, i64). Errors: Error(usage) naming both types; an index out
+// Functions that pick elements by integer tensors of any type. Errors: Error(usage) naming both types; an index out
 // of range is an Error(data) naming it and the range when the step runs (GPUs tell when results are read).
 #pragma once
 #include "freight/ops/options.h"
@@ -29,5 +29,9 @@ Tensor one_hot(const In& index, WholeNumber depth, DType dtype = DType::f32);
 Tensor bincount(const In& index, WholeNumber size);
 // index (...), table (rows, width) -> (..., width). The row `padding_idx`, if not negative, receives no gradient.
 Tensor embedding(const In& index, const In& table, WholeNumber padding_idx = -1);
+
+// The places of the elements that differ from 0, in row-major order: per axis an i32 (N). The host reads the elements:
+// refused in a compiled step, where shapes do not depend on them.
+std::vector<Tensor> nonzero(const In& x);
 
 }  // namespace freight

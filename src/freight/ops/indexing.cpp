@@ -47,10 +47,7 @@ Tensor places_of(const Tensor& mask) {
     if (on[i]) places.push_back(static_cast<int64_t>(i));
   }
   const auto n = static_cast<int64_t>(places.size());
-  // They lie where the mask does, which need not be where this thread makes what is new.
-  auto leaf = trace::leaf_of(Array::of(places, {n}), trace::device_of(*mask.impl()));
-  leaf->follows = mask.impl()->follows;
-  return Tensor(std::move(leaf));
+  return ops::made_on_host(Array::of(places, {n}), mask);
 }
 
 int axes_taken(const Index& index) {
@@ -91,8 +88,11 @@ Tensor sliced(const Tensor& t, int axis, const Slice& s) {
 
 // Indices that were checked and count from the front.
 Tensor checked(const Tensor& index, int64_t extent) {
-  const Tensor from_front =
-      index.dtype() == DType::u8 ? index : where(index < 0 && index >= -extent, index + extent, index);
+  Tensor from_front = index;
+  if (info(index.dtype()).kind == NumberKind::signed_integer) {
+    const Tensor t = size_of(index.dtype()) < 4 ? cast(index, DType::i32) : index;  // which hold more than the extent
+    from_front = where(t < 0 && t >= -extent, t + extent, t);
+  }
   return cast(ops::one(Op::check_index, RowsAttrs{extent}, {from_front}), DType::i64);
 }
 
@@ -146,8 +146,6 @@ void add_pick(Picks& picks, Tensor& t, int axis, const Tensor& index, const Type
   if (picks.each.empty()) picks.first = axis;
   if (index.dtype() != DType::boolean) {
     if (!is_integer(index.dtype())) fail_here(kIndexing, "indices must be integers or bool: got ", index.type());
-    if (!computes(index.dtype()))
-      fail_here(kIndexing, "does not index by ", index.dtype(), ": expected i32, i64, u8 or bool, got ", index.type());
     picks.each.push_back(index);
     return;
   }

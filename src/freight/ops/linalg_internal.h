@@ -12,9 +12,7 @@ inline void need_matrix(const Tensor& t, const char* op, const char* form = "(..
 }
 // Factorizations need a matrix of f32 or f64.
 inline void need_factors(const Tensor& t, const char* op, const char* form = "(..., M, N)") {
-  need_floating(t, op);
-  if (wide(t.dtype()) != t.dtype())
-    fail_here(op, "does not compute in ", t.dtype(), ": expected f32 or f64, got ", t.type(), "; cast to f32 first");
+  need_types(t, dtypes::kDouble, op);
   need_matrix(t, op, form);
 }
 inline void need_square(const Tensor& t, const char* op) {

@@ -39,6 +39,8 @@ Compared compared(const In& a, const In& b, const char* op) {
   if (a.is_number && b.is_number) return {a, b, DType::f32};
   const auto widened = [&](const In& x) { return x.is_number ? x : In(cast(x, wide(x.tensor.dtype())), x.where); };
   const Tensor x = ops::get(a.is_number ? b : a, op), y = ops::get(b.is_number ? a : b, op);
+  ops::need_floating(x, op);
+  ops::need_floating(y, op);
   if (x.dtype() != y.dtype()) return {a, b, DType::f32};
   return {widened(a), widened(b), x.dtype()};
 }
@@ -52,7 +54,7 @@ void need_equal_shapes(const In& a, const In& b, const char* op) {
 }
 
 void need_labels(const Tensor& rows, const Tensor& target, const char* op) {
-  if (rows.rank() != 2 || target.rank() != 1 || rows.dim(0) != target.dim(0) || is_floating(target.dtype())) {
+  if (rows.rank() != 2 || target.rank() != 1 || rows.dim(0) != target.dim(0) || !is_integer(target.dtype())) {
     ops::fail_here(op, "expected (N, C) and N integer classes, got ", rows.type(), " and ", target.type());
   }
 }
@@ -203,6 +205,7 @@ Tensor nll_loss(const In& log_probabilities, const In& target, const NllOptions&
     return by_places(p, t, options.reduction, kName,
                      [&](const Tensor& x, const Tensor& rows) { return nll_loss(x, rows, options); });
   }
+  ops::need_floating(p, kName);
   need_labels(p, t, kName);
   const bool weighted = options.weight.defined();
   if (weighted) need_class_weights(options.weight, p, kName);
@@ -268,14 +271,15 @@ Tensor huber_loss(const In& a, const In& b, double delta, Reduction reduction) {
   });
 }
 
-Tensor kl_div(const In& log_probabilities, const In& target, Reduction reduction) {
+Tensor kl_div(const In& log_probabilities, const In& target, const KlDivOptions& options) {
   const Frame frame(log_probabilities.where, "kl_div");
   const Tensor x = ops::get(log_probabilities, "kl_div");
   need_equal_shapes(x, target, "kl_div");
   return ops::named("kl_div", [&] {
     const Compared c = compared(x, target, "kl_div");
-    const Tensor t = ops::get(c.b, "kl_div"), none = equal(t, 0.0);
-    return c.rounded(reduced(t * (log(where(none, 1.0, t)) - where(none, 0.0, c.a)), reduction));
+    const Tensor given = ops::get(c.b, "kl_div"), t = options.log_target ? exp(given) : given, none = equal(t, 0.0);
+    const Tensor log_t = options.log_target ? where(none, 0.0, given) : log(where(none, 1.0, t));
+    return c.rounded(reduced(t * (log_t - where(none, 0.0, c.a)), options.reduction));
   });
 }
 

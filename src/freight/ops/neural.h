@@ -72,9 +72,14 @@ Tensor l1_loss(const In& a, const In& b, Reduction reduction = Reduction::mean);
 Tensor smooth_l1_loss(const In& a, const In& b, double beta = 1, Reduction reduction = Reduction::mean);
 // The same times delta. Huber 1964.
 Tensor huber_loss(const In& a, const In& b, double delta = 1, Reduction reduction = Reduction::mean);
+// Settings of kl_div.
+struct KlDivOptions {
+  Reduction reduction = Reduction::mean;  // of the elements
+  bool log_target = false;                // targets are logarithms of probabilities
+};
 // target (ln target - log_probabilities) of equal shapes, PyTorch's kl_div; targets are probabilities, 0 ln 0 is 0. The
 // divergence per sample is the sum divided by the number of samples, not the mean over all elements.
-Tensor kl_div(const In& log_probabilities, const In& target, Reduction reduction = Reduction::mean);
+Tensor kl_div(const In& log_probabilities, const In& target, const KlDivOptions& options = {});
 // Settings of bce_with_logits. Both weights broadcast to the logits.
 struct BceOptions {
   Reduction reduction = Reduction::mean;  // over all elements

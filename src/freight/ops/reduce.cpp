@@ -104,8 +104,8 @@ Tensor var(const In& x, const Axes& axes, const VarOptions& options) {
   const auto [frame, t] = ops::enter(x, "var");
   ops::need_floating(t, "var");
   const Shape list = ops::axes_of(axes, t.type(), "var");
-  const double n = count(t, list) - static_cast<double>(options.correction);
-  if (n <= 0)
+  const double n = count(t, list) - options.correction;
+  if (!(n > 0))
     ops::fail_here("var", "too few elements in ", t.type(), " over axes ", list, " for correction ",
                    options.correction);
   return ops::in_wide(t, [&](const Tensor& w) {

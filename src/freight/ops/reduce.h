@@ -6,8 +6,8 @@
 
 namespace freight {
 
-// x reduced over `axes` (all by default); the axes disappear unless Keep::yes. Of integers and bool in i64, as in NumPy
-// and PyTorch.
+// x reduced over `axes` (all by default); the axes disappear unless Keep::yes. Of integers and bool in i64 (of u64 in
+// u64), as in NumPy and PyTorch.
 Tensor sum(const In& x, const Axes& axes = {}, Keep keep = Keep::no);
 // The means of the elements. Needs a floating type.
 Tensor mean(const In& x, const Axes& axes = {}, Keep keep = Keep::no);
@@ -15,7 +15,7 @@ Tensor mean(const In& x, const Axes& axes = {}, Keep keep = Keep::no);
 Tensor max(const In& x, const Axes& axes = {}, Keep keep = Keep::no);
 Tensor min(const In& x, const Axes& axes = {}, Keep keep = Keep::no);  // the smallest; as above
 
-// The product; of integers in i64.
+// The product; of integers as sum.
 Tensor prod(const In& x, const Axes& axes = {}, Keep keep = Keep::no);
 // bool: true where any element differs from 0. NaN does.
 Tensor any(const In& x, const Axes& axes = {}, Keep keep = Keep::no);
@@ -33,15 +33,15 @@ Tensor norm(const In& x, const Axes& axes = {}, const NormOptions& options = {})
 
 // Settings of var and stddev.
 struct VarOptions {
-  int64_t correction = 1;  // the divisor is n - correction: 1 unbiased (PyTorch's default), 0 biased
-  Keep keep = Keep::no;    // whether the axes stay
+  double correction = 1;  // the divisor is n - correction: 1 unbiased (PyTorch's default), 0 biased
+  Keep keep = Keep::no;   // whether the axes stay
 };
 // Sum of squared differences from the mean, divided by n - correction.
 Tensor var(const In& x, const Axes& axes = {}, const VarOptions& options = {});
 // Its root, the standard deviation (PyTorch's std). The gradient where all elements are equal is 0.
 Tensor stddev(const In& x, const Axes& axes = {}, const VarOptions& options = {});
 
-// Element i is the sum of elements 0 to i along the axis; of integers in i64.
+// Element i is the sum of elements 0 to i along the axis; of integers as sum.
 Tensor cumsum(const In& x, Axis axis);
 // The same of products.
 Tensor cumprod(const In& x, Axis axis);

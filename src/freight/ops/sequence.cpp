@@ -48,7 +48,7 @@ Sight sight_of(const char* op, const AttentionOptions& o, const Shape& scores) {
     if (o.lengths.shape() != Shape{samples} || !is_integer(o.lengths.dtype())) {
       ops::fail_here(op, "lengths must be integers, one per sample: expected (", samples, "), got ", o.lengths.type());
     }
-    const Tensor counts = maximum(ops::counts_within(o.lengths, keys), 1);
+    const Tensor counts = maximum(ops::counts_within(o.lengths, keys, op), 1);
     s.narrow(iota({1, 1, 1, keys}, 3) < reshape(counts, {samples, 1, 1, 1}));
   }
   if (o.mask.defined()) {
@@ -83,7 +83,8 @@ Tensor wide_weights(const char* op, const Tensor& query, const Tensor& key, cons
 
 }  // namespace
 
-Tensor ops::counts_within(const Tensor& lengths, int64_t most) {
+Tensor ops::counts_within(const Tensor& lengths, int64_t most, const char* op) {
+  need_types(lengths, dtypes::kInteger, op);
   const bool wide = size_of(lengths.dtype()) > size_of(DType::i32) || lengths.dtype() == DType::u32;
   return cast(wide ? clamp(lengths, 0, most) : lengths, DType::i32);
 }
@@ -102,7 +103,7 @@ Tensor attention(const In& q, const In& k, const In& v, const AttentionOptions& 
   }
   if (o.lengths.defined()) {
     const Shape& key = in[1].shape();
-    in.push_back(ops::counts_within(o.lengths, key.rank() == 4 ? key[2] : 0));
+    in.push_back(ops::counts_within(o.lengths, key.rank() == 4 ? key[2] : 0, "attention"));
   }
   return ops::one(Op::attention,
                   AttentionAttrs{.scale = scale_of(o, query), .causal = o.causal, .lengths = o.lengths.defined()}, in);
@@ -118,7 +119,7 @@ Tensor recurrent(const char* name, std::vector<In> operands, bool gru, const Seq
   const Frame frame(operands[0].where, name);
   std::vector<Tensor> in;
   for (const In& operand : operands) in.push_back(ops::get(operand, name));
-  if (o.counts.defined()) in.push_back(ops::counts_within(o.counts, in[0].rank() == 3 ? in[0].dim(1) : 0));
+  if (o.counts.defined()) in.push_back(ops::counts_within(o.counts, in[0].rank() == 3 ? in[0].dim(1) : 0, name));
   const RecurrentAttrs a{.gru = gru, .reverse = o.reverse, .lengths = o.counts.defined()};
   const bool layer = operands.size() > 3;
   return layer ? ops::one(Op::recurrent_layer, RecurrentLayerAttrs{a}, in) : ops::one(Op::recurrent, a, in);

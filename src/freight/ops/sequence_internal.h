@@ -5,6 +5,7 @@
 namespace freight::ops {
 
 // Lengths in i32 for the ops of sequences; those of wider types, which may not fit, become numbers from 0 to `most`.
-Tensor counts_within(const Tensor& lengths, int64_t most);
+// `op` names who refuses other types.
+Tensor counts_within(const Tensor& lengths, int64_t most, const char* op);
 
 }  // namespace freight::ops

@@ -2,6 +2,7 @@
 #include "freight/ops/signature.h"
 
 #include <algorithm>
+#include <map>
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
@@ -113,6 +114,23 @@ std::string default_text(const Parameter& p) {
   if (p.required) return "";
   const auto* list = std::get_if<std::vector<int64_t>>(&p.usual);
   return p.kind == Kind::axes && list && list->empty() ? "all" : shown(p.usual);
+}
+
+std::string types_text(const Signature& s) {
+  std::vector<std::string> parts;
+  DTypes first;
+  std::map<std::string, std::vector<std::string>> others;
+  for (const Parameter& p : s.parameters) {
+    if (p.dtypes.empty() || p.dtypes == first) continue;
+    if (first.empty()) {
+      first = p.dtypes;
+    } else {
+      others[to_string(p.dtypes)].push_back(p.name);
+    }
+  }
+  if (!first.empty()) parts.push_back(to_string(first));
+  for (const auto& [types, names] : others) parts.push_back(cat(join(names, ", "), ": ", types));
+  return join(parts, "; ");
 }
 
 std::string to_string(const Signature& s) {

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "freight/base/dtypes.h"
 #include "freight/trace/tensor.h"
 
 namespace freight {
@@ -43,6 +44,10 @@ struct Parameter {
   std::vector<std::string> choices = {};  // words, in order
   std::string type = {};                  // in C++, without const and &: "In", "Axis", "Shape"
   std::string options = {};               // the struct whose field it is; "" for an argument of its own
+  // The element types of a tensor, or of those in a list: what the function computes in, or moves. Empty for other
+  // kinds. Tensors that may be of more types than one need not all agree: a function that wants equal types says so
+  // itself.
+  DTypes dtypes = {};
 };
 
 // A function on tensors.
@@ -53,6 +58,7 @@ struct Signature {
   std::string doc;                    // one line on the result
   std::vector<Parameter> parameters;  // in order
   std::vector<std::string> results;   // names, in order; none: a list of tensors
+  bool on_host = false;               // shapes of results depend on elements that the host reads: not in compiled steps
   // For invoke(): one value per parameter.
   std::function<std::vector<Tensor>(const std::vector<ArgumentValue>& values, SourceLine at)> call = {};
 };
@@ -74,6 +80,8 @@ std::vector<Tensor> invoke(const Signature& function, const std::vector<Argument
 const char* name(Parameter::Kind kind);
 // The default as documents show it: "-1", "mean", "none"; "" of a required parameter.
 std::string default_text(const Parameter& p);
+// The element types of the tensors: "floating", or "all; index: integers" where those named take others than the first.
+std::string types_text(const Signature& s);
 // "softmax(x, axis = -1) -> y".
 std::string to_string(const Signature& s);
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <tuple>
 
+#include "freight/ir/infer.h"
 #include "freight/ir/signature.h"
 #include "freight/ops/ops.h"
 #include "freight/ops/signature.h"
@@ -55,6 +56,14 @@ struct Words<MatrixOrder> {
   static constexpr std::array kNames = {"fro", "nuc", "one", "two", "inf", "minus_one", "minus_two", "minus_inf"};
 };
 
+// A field of an options struct, or of a struct of results; of a tensor among options its element types.
+template <class M>
+struct Field {
+  const char* name;
+  M member;
+  DTypes dtypes = dtypes::kFloating;
+};
+
 // The fields of an options struct.
 template <class T>
 struct FieldsOf {};
@@ -65,22 +74,28 @@ struct FieldsOf {};
     static constexpr const char* kType = #T;                                \
     static constexpr auto fields() { return std::make_tuple(__VA_ARGS__); } \
   };
-#define FREIGHT_OPTION(field) std::pair(#field, &Struct::field)
+#define FREIGHT_OPTION(field) \
+  Field { #field, &Struct::field }
+#define FREIGHT_OPTION_OF(field, types) \
+  Field { #field, &Struct::field, types }
 FREIGHT_OPTIONS(ConvOptions, FREIGHT_OPTION(stride), FREIGHT_OPTION(padding), FREIGHT_OPTION(dilation),
                 FREIGHT_OPTION(groups))
 FREIGHT_OPTIONS(ConvTransposeOptions, FREIGHT_OPTION(stride), FREIGHT_OPTION(padding), FREIGHT_OPTION(output_padding),
                 FREIGHT_OPTION(dilation), FREIGHT_OPTION(groups))
 FREIGHT_OPTIONS(PoolOptions, FREIGHT_OPTION(kernel), FREIGHT_OPTION(stride), FREIGHT_OPTION(padding),
-                FREIGHT_OPTION(ceil_mode), FREIGHT_OPTION(count_include_pad), FREIGHT_OPTION(dilation))
+                FREIGHT_OPTION(ceil_mode), FREIGHT_OPTION(count_include_pad), FREIGHT_OPTION(dilation),
+                FREIGHT_OPTION(divisor))
 FREIGHT_OPTIONS(CrossEntropyOptions, FREIGHT_OPTION(label_smoothing), FREIGHT_OPTION(reduction),
                 FREIGHT_OPTION(ignore_index), FREIGHT_OPTION(weight))
 FREIGHT_OPTIONS(NllOptions, FREIGHT_OPTION(reduction), FREIGHT_OPTION(ignore_index), FREIGHT_OPTION(weight))
 FREIGHT_OPTIONS(BceOptions, FREIGHT_OPTION(reduction), FREIGHT_OPTION(weight), FREIGHT_OPTION(pos_weight))
+FREIGHT_OPTIONS(KlDivOptions, FREIGHT_OPTION(reduction), FREIGHT_OPTION(log_target))
 FREIGHT_OPTIONS(NormOptions, FREIGHT_OPTION(p), FREIGHT_OPTION(keep))
 FREIGHT_OPTIONS(VarOptions, FREIGHT_OPTION(correction), FREIGHT_OPTION(keep))
-FREIGHT_OPTIONS(AttentionOptions, FREIGHT_OPTION(causal), FREIGHT_OPTION(scale), FREIGHT_OPTION(lengths),
-                FREIGHT_OPTION(mask))
-FREIGHT_OPTIONS(SequenceOptions, FREIGHT_OPTION(reverse), FREIGHT_OPTION(counts))
+FREIGHT_OPTIONS(AttentionOptions, FREIGHT_OPTION(causal), FREIGHT_OPTION(scale),
+                FREIGHT_OPTION_OF(lengths, dtypes::kInteger),
+                FREIGHT_OPTION_OF(mask, dtypes::kFloating | dtypes::kBool))
+FREIGHT_OPTIONS(SequenceOptions, FREIGHT_OPTION(reverse), FREIGHT_OPTION_OF(counts, dtypes::kInteger))
 FREIGHT_OPTIONS(LuFactorOptions, FREIGHT_OPTION(refuse_singular))
 FREIGHT_OPTIONS(LuOptions, FREIGHT_OPTION(p_indices))
 FREIGHT_OPTIONS(LuSolveOptions, FREIGHT_OPTION(trans))
@@ -107,6 +122,8 @@ struct ResultsOf {};
   };
 FREIGHT_RESULTS(BatchNormResult, FREIGHT_OPTION(y), FREIGHT_OPTION(mean), FREIGHT_OPTION(variance))
 FREIGHT_RESULTS(Sorted, FREIGHT_OPTION(values), FREIGHT_OPTION(indices))
+FREIGHT_RESULTS(Unique, FREIGHT_OPTION(values), FREIGHT_OPTION(indices), FREIGHT_OPTION(inverse),
+                FREIGHT_OPTION(counts))
 FREIGHT_RESULTS(Pooled, FREIGHT_OPTION(values), FREIGHT_OPTION(indices))
 FREIGHT_RESULTS(LuFactor, FREIGHT_OPTION(lu), FREIGHT_OPTION(pivots), FREIGHT_OPTION(permutation))
 FREIGHT_RESULTS(Lu, FREIGHT_OPTION(p), FREIGHT_OPTION(l), FREIGHT_OPTION(u))
@@ -120,6 +137,7 @@ FREIGHT_RESULTS(Svd, FREIGHT_OPTION(u), FREIGHT_OPTION(s), FREIGHT_OPTION(vh))
 FREIGHT_RESULTS(LeastSquares, FREIGHT_OPTION(x), FREIGHT_OPTION(residuals), FREIGHT_OPTION(rank))
 #undef FREIGHT_RESULTS
 #undef FREIGHT_OPTION
+#undef FREIGHT_OPTION_OF
 template <class R>
 concept HasResults = requires {
   ResultsOf<R>::fields();
@@ -187,7 +205,7 @@ struct ValueReader {
       return at;
     } else if constexpr (HasFields<V>) {
       V options;
-      std::apply([&](const auto&... field) { ((options.*field.second = read_field(options.*field.second)), ...); },
+      std::apply([&](const auto&... field) { ((options.*field.member = read_field(options.*field.member)), ...); },
                  FieldsOf<V>::fields());
       return options;
     } else {
@@ -249,15 +267,31 @@ struct Named {
     n.only_number = true;
     return n;
   }
+  // A tensor of other element types than the function's other tensors.
+  Named of(DTypes types) const {
+    Named n = *this;
+    n.dtypes = types;
+    return n;
+  }
   const char* name;
   ArgumentValue usual = NotGiven{};
   bool required = true, only_number = false;
+  DTypes dtypes = {};
 };
 
 class FunctionList {
  public:
   // The header of the functions that follow.
   void header(const char* file) { header_ = file; }
+  // The element types of their tensors, but for those that say otherwise.
+  void takes(DTypes types) { types_ = types; }
+  // A function that reads elements on the host.
+  template <class R, class... P>
+  void add_on_host(const char* name, R (*f)(P...), const char* doc, const std::vector<Named>& named) {
+    on_host_ = true;
+    add(name, f, doc, named);
+    on_host_ = false;
+  }
   template <class R, class... P>
   void add(const char* name, R (*f)(P...), const char* doc, const std::vector<Named>& named) {
     add_operator(name, name, f, doc, named);
@@ -266,6 +300,7 @@ class FunctionList {
   template <class R, class... P>
   void add(Op op, R (*f)(P...)) {
     const OpSignature row = signature(op);
+    takes(element_types(info(op).infer));
     std::vector<Named> named;
     for (const OpValue& operand : row.operands) named.emplace_back(operand.name.c_str());
     add_operator(info(op).name, info(op).name, f, info(op).doc, named);
@@ -274,7 +309,7 @@ class FunctionList {
   template <class R, class... P>
   void add_operator(const char* name, const char* callee, R (*f)(P...), const char* doc,
                     const std::vector<Named>& named) {
-    Signature s{name, callee, header_, doc, {}, results_of<R>()};
+    Signature s{name, callee, header_, doc, {}, results_of<R>(), on_host_};
     auto next = named.begin();
     (describe<std::decay_t<P>>(s, next), ...);
     FREIGHT_CHECK(next == named.end(), name, ": more names than arguments");
@@ -290,25 +325,28 @@ class FunctionList {
 
  private:
   template <class V>
-  static Parameter parameter(const char* name, bool required, ArgumentValue usual) {
+  static Parameter parameter(const char* name, bool required, ArgumentValue usual, DTypes dtypes) {
     const KindOfType k = kind_of<V>();
     Parameter p{name, k.kind, required, std::move(usual), {}, k.type};
+    if (k.kind == Kind::tensor || k.kind == Kind::tensors) p.dtypes = dtypes;
     if constexpr (requires { Words<V>::kType; }) p.choices.assign(Words<V>::kNames.begin(), Words<V>::kNames.end());
     return p;
   }
   template <class V>
-  static void describe(Signature& s, std::vector<Named>::const_iterator& next) {
+  void describe(Signature& s, std::vector<Named>::const_iterator& next) const {
     if constexpr (HasFields<V>) {
       const V usual;
-      const auto add_field = [&](const char* name, const auto& value) {
-        s.parameters.push_back(parameter<std::decay_t<decltype(value)>>(name, false, argument_of(value)));
+      const auto add_field = [&](const auto& field) {
+        const auto& value = usual.*field.member;
+        using Value = std::decay_t<decltype(value)>;
+        s.parameters.push_back(parameter<Value>(field.name, false, argument_of(value), field.dtypes));
         s.parameters.back().options = FieldsOf<V>::kType;
       };
-      std::apply([&](const auto&... field) { (add_field(field.first, usual.*field.second), ...); },
-                 FieldsOf<V>::fields());
+      std::apply([&](const auto&... field) { (add_field(field), ...); }, FieldsOf<V>::fields());
     } else if constexpr (!std::is_same_v<V, SourceLine>) {
       const bool required = next->required && !std::is_same_v<V, std::optional<In>>;
-      s.parameters.push_back(parameter<V>(next->name, required, next->usual));
+      const DTypes types = next->only_number ? DTypes() : next->dtypes.empty() ? types_ : next->dtypes;
+      s.parameters.push_back(parameter<V>(next->name, required, next->usual, types));
       if (next->only_number) s.parameters.back().kind = Kind::number;
       ++next;
     }
@@ -317,7 +355,7 @@ class FunctionList {
   static std::vector<std::string> results_of() {
     if constexpr (std::is_same_v<R, Tensor>) return {"y"};
     if constexpr (HasResults<R>) {
-      return std::apply([](const auto&... field) { return std::vector<std::string>{field.first...}; },
+      return std::apply([](const auto&... field) { return std::vector<std::string>{field.name...}; },
                         ResultsOf<R>::fields());
     }
     return {};
@@ -326,11 +364,13 @@ class FunctionList {
   static std::vector<Tensor> tensors_of(std::vector<Tensor> all) { return all; }
   template <HasResults R>
   static std::vector<Tensor> tensors_of(const R& r) {
-    return std::apply([&](const auto&... field) { return std::vector<Tensor>{r.*field.second...}; },
+    return std::apply([&](const auto&... field) { return std::vector<Tensor>{r.*field.member...}; },
                       ResultsOf<R>::fields());
   }
 
   const char* header_ = "";
+  DTypes types_ = dtypes::kFloating;
+  bool on_host_ = false;
 };
 
 }  // namespace freight::ops

@@ -33,6 +33,7 @@ Tensor searchsorted(const In& sorted, const In& values, Side side) {
   const auto [frame, s] = ops::enter(sorted, kName);
   const Tensor v = ops::get(values, kName);
   if (s.rank() != 1) ops::fail_here(kName, "the sorted numbers must have one axis: got ", s.type());
+  ops::need_types(v, dtypes::kReal, kName);
   if (s.dtype() != v.dtype()) ops::fail_here(kName, "element types differ: got ", s.type(), " and ", v.type());
   const auto n = static_cast<int32_t>(s.numel());
   // NaN is more than all numbers, and equal to itself.

@@ -26,4 +26,15 @@ Sorted topk(const In& x, WholeNumber k, Axis axis = -1, Order order = Order::des
 // belongs at the end.
 Tensor searchsorted(const In& sorted, const In& values, Side side = Side::left);
 
+// The distinct elements of a tensor.
+struct Unique {
+  Tensor values;   // (N), ascending; each NaN is distinct from all others, and last
+  Tensor indices;  // (N), i32: the first place of each among the elements in row-major order
+  Tensor inverse;  // of the shape of x, i32: values[inverse] = x
+  Tensor counts;   // (N), i64: how often each occurs
+};
+// Complex numbers are ordered by their real parts, then by their imaginary ones. The host reads the elements: refused
+// in a compiled step, where shapes do not depend on them.
+Unique unique(const In& x);
+
 }  // namespace freight

@@ -123,11 +123,10 @@ DEVICE int in_range(i64 index, i64 rows, GLOBAL i64* faults, i64 check) {
   return 0;
 }
 
-DEVICE i64 power_of_i64(i64 base, i64 exponent) {
-  i64 result = 1;
-  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
-  for (; exponent > 0; exponent >>= 1, base = (i64)((u64)base * (u64)base)) {
-    if (exponent & 1) result = (i64)((u64)result * (u64)base);
+DEVICE u64 power_of_u64(u64 base, u64 exponent) {
+  u64 result = 1;
+  for (; exponent > 0; exponent >>= 1, base *= base) {
+    if (exponent & 1) result *= base;
   }
   return result;
 }

@@ -30,7 +30,7 @@ std::optional<MatrixProduct> matrix_product(const StepSpec& spec) {
     if (p) p->result = static_cast<int>(spec.in.size());
     return p;
   }
-  if (spec.node->op != Op::matmul) return std::nullopt;
+  if (spec.node->op != Op::matmul || !is_floating(spec.out[0].type.dtype)) return std::nullopt;  // as libraries compute
   const auto& attrs = freight::attrs<MatmulAttrs>(*spec.node);
   const Operand &a = spec.in[0], &b = spec.in[1], &y = spec.out[0];
   const Shape& shape = y.type.shape;

@@ -275,7 +275,7 @@ class RegionLowering {
     for (Value v : values) {
       const DType dtype = g_.type(def(v).in(0)).dtype;
       b.names[v.id] = fresh(b, "a");
-      b.text.line(accumulator_type(dtype), " ", b.names[v.id], " = ", reduction_start(def(v).op, dtype), ";");
+      b.text.line(value_type(accumulator(dtype)), " ", b.names[v.id], " = ", reduction_start(def(v).op, dtype), ";");
     }
     each(b, loop, dims, [&] {
       for (Value v : values) {
@@ -285,8 +285,8 @@ class RegionLowering {
   }
   // The group's lanes combine their accumulators; all get the result.
   void share(Build& b, Value v) const {
-    b.text.line("SHARE(", accumulator_type(g_.type(def(v).in(0)).dtype), ", ", kRowLanes, ", ", fresh(b, "s"), ", ",
-                b.names[v.id], ", ", reducer(def(v).op), ");");
+    b.text.line("SHARE(", value_type(accumulator(g_.type(def(v).in(0)).dtype)), ", ", kRowLanes, ", ", fresh(b, "s"),
+                ", ", b.names[v.id], ", ", reducer(def(v).op), ");");
   }
 
   // --- rows in parts ---
@@ -314,7 +314,7 @@ class RegionLowering {
     };
     for (const std::vector<Value>& values : region_.reductions) {
       for (Value v : values) {
-        const DType t = g_.type(v).dtype, dtype = t == DType::u8 ? DType::i32 : wide(t);
+        const DType dtype = accumulator(g_.type(v).dtype);
         held_[v.id] = {dtype, take(count, dtype), take(count * parts, dtype)};
       }
       lowered.launches.push_back(make_parts(values, parts));

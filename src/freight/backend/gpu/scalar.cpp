@@ -16,24 +16,26 @@ namespace {
 
 // Integers where the table's expression has no meaning for them or would trap: as the reference backend computes them.
 std::string integer_expression(Op op, DType dtype) {
+  const bool negative = info(dtype).kind == NumberKind::signed_integer;  // there are negative numbers
   switch (op) {
-    case Op::abs: return "a < 0 ? -a : a";
-    case Op::div: return "b == 0 ? 0 : b == -1 ? -a : a / b";
-    case Op::fmod: return "b == 0 || b == -1 ? 0 : a % b";
+    case Op::abs: return negative ? "a < 0 ? -a : a" : "a";
+    case Op::div: return negative ? "b == 0 ? 0 : b == -1 ? -a : a / b" : "b == 0 ? 0 : a / b";
+    case Op::fmod: return negative ? "b == 0 || b == -1 ? 0 : a % b" : "b == 0 ? 0 : a % b";
     case Op::is_finite: return "1";
-    case Op::pow: return cat("(", value_type(dtype), ")power_of_i64(a, b)");
+    case Op::pow:
+      return cat(negative ? "b < 0 ? (a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0) : " : "", "(", value_type(dtype),
+                 ")power_of_u64(a, b)");
     default: return info(op).scalar;
   }
 }
 
-// As the other backends fill a constant with it.
-int64_t integer_of(double value, DType dtype) {
-  int64_t whole = element_cast<int64_t>(value);
-  dispatch(dtype, [&]<class T>(T) {
-    if constexpr (std::is_integral_v<T> && sizeof(T) < sizeof(int64_t))
-      whole = std::clamp<int64_t>(whole, std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
-  });
-  return whole;
+// In halves of 32 bits: a decimal number of 64 bits has no type.
+std::string integer_literal(int64_t whole, DType dtype) {
+  const auto bits = static_cast<uint64_t>(whole);
+  const bool wide = size_of(dtype) == 8 && (whole > INT32_MAX || whole < -INT32_MAX);
+  if (wide) return cat("((", value_type(dtype), ")((u64)", bits >> 32, "u << 32 | ", bits & 0xffffffffu, "u))");
+  if (dtype == DType::i32 && whole < -INT32_MAX) return "(-2147483647 - 1)";
+  return cat(size_of(dtype) == 8 ? cat("((", value_type(dtype), ")") : "(", whole, dtype == DType::u32 ? "u)" : ")");
 }
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
@@ -69,11 +71,13 @@ std::string filled(std::string_view pattern, DType in, const std::vector<std::st
 
 std::string literal(double value, DType dtype) {
   if (dtype == DType::boolean) return value != 0 ? "1" : "0";
-  if (dtype == DType::u64) {  // in halves: a decimal number of 64 bits has no type
-    const auto whole = element_cast<uint64_t>(value);
-    return cat("((u64)", whole >> 32, "u << 32 | ", whole & 0xffffffffu, "u)");
+  if (is_integer(dtype)) {
+    std::string text;
+    dispatch(dtype, [&]<class T>(T) {
+      if constexpr (std::is_integral_v<T>) text = integer_literal(static_cast<int64_t>(element_cast<T>(value)), dtype);
+    });
+    return text;
   }
-  if (!is_floating(dtype)) return cat(dtype == DType::i64 ? "((i64)" : "(", integer_of(value, dtype), ")");
   if (std::isnan(value)) return "as_real(0x7fc00000u)";
   if (std::isinf(value)) return value > 0 ? "as_real(0x7f800000u)" : "(-as_real(0x7f800000u))";
   std::string text;
@@ -95,17 +99,13 @@ std::string converted(const std::string& name, DType from, DType to) {
   return cat("(", value_type(to), ")", name);
 }
 
-const char* accumulator_type(DType dtype) { return dtype == DType::u8 ? "int" : value_type(dtype); }
+// Sums of narrow integers are cut where they are stored, as wrapping arithmetic allows.
+DType accumulator(DType dtype) { return is_integer(dtype) && size_of(dtype) < 4 ? DType::i32 : wide(dtype); }
 
 std::string reduction_start(Op op, DType dtype) {
   if (op == Op::sum) return "0";
-  const bool low = op == Op::reduce_max;
-  switch (dtype) {
-    case DType::u8: return low ? "0" : "255";
-    case DType::i32: return low ? "(-2147483647 - 1)" : "2147483647";
-    case DType::i64: return low ? "((i64)1 << 63)" : "(~((i64)1 << 63))";
-    default: return literal(low ? -INFINITY : INFINITY, dtype);
-  }
+  // Of integers the end of their range.
+  return literal(op == Op::reduce_max ? -INFINITY : INFINITY, dtype);
 }
 
 const char* reducer(Op op) { return op == Op::sum ? "SUM_OF" : op == Op::reduce_max ? "MAX_OF" : "MIN_OF"; }

@@ -19,7 +19,7 @@ std::string converted(const std::string& name, DType from, DType to);
 
 // The type a reduction of `dtype` is accumulated in, its first value, and the dialect's word for what it makes of two
 // numbers.
-const char* accumulator_type(DType dtype);
+DType accumulator(DType dtype);
 std::string reduction_start(Op op, DType dtype);
 const char* reducer(Op op);
 

@@ -1,7 +1,7 @@
-// Inside the reference backend. A kernel sees its operands as dense row-major arrays of only two element types: double
-// for the floating dtypes, int64_t for integers and bool (u64 as the same bits). ref.cpp converts (any dtype, any
-// strides) before and after, so a kernel is one plain loop. Those that only move elements see complex<double> for
-// complex numbers, too. To add an op, add its row to the table at the end of the file of its kind.
+// Inside the reference backend. A kernel sees its operands as dense row-major arrays of few element types: double for
+// the floating dtypes, int64_t for integers and bool, uint64_t for u64. ref.cpp converts (any dtype, any strides)
+// before and after, so a kernel is one plain loop. Those that only move elements see complex<double> for complex
+// numbers, too. To add an op, add its row to the table at the end of the file of its kind.
 #pragma once
 #include <type_traits>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace freight::ref {
 
-// A row-major operand in double or int64_t.
+// A row-major operand in double, int64_t or uint64_t.
 struct Tensor {
   Type type;
   void* data = nullptr;
@@ -50,11 +50,13 @@ KernelTable linalg_kernels();
 KernelTable pool_kernels();
 KernelTable index_kernels();
 
-// Calls f(double{}) or f(int64_t{}), the type in which `t` is held.
+// Calls f(double{}), f(int64_t{}) or f(uint64_t{}), the type in which `t` is held.
 template <class F>
 void by_kind(const Tensor& t, F&& f) {
   if (t.floating()) {
     f(double{});
+  } else if (t.type.dtype == DType::u64) {
+    f(uint64_t{});
   } else {
     f(int64_t{});
   }
@@ -71,16 +73,27 @@ void by_element(const Tensor& t, F&& f) {
 }
 
 // Integer arithmetic that wraps instead of being undefined.
-inline int64_t wrap_add(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+template <class I>
+I wrap_add(I a, I b) {
+  return static_cast<I>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
 }
-inline int64_t wrap_mul(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+template <class I>
+I wrap_mul(I a, I b) {
+  return static_cast<I>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
-inline void accumulate(double& sum, double v) { sum += v; }
-inline void accumulate(int64_t& sum, int64_t v) { sum = wrap_add(sum, v); }
-inline double multiply(double a, double b) { return a * b; }
-inline int64_t multiply(int64_t a, int64_t b) { return wrap_mul(a, b); }
+template <class C>
+void accumulate(C& sum, C v) {
+  if constexpr (std::is_integral_v<C>) {
+    sum = wrap_add(sum, v);
+  } else {
+    sum += v;
+  }
+}
+template <class C>
+C multiply(C a, C b) {
+  if constexpr (std::is_integral_v<C>) return wrap_mul(a, b);
+  return a * b;
+}
 
 // Counts through all positions of a shape in row-major order: for (Counter c(shape); c.more(); c.next()) c.at[axis].
 class Counter {

@@ -18,13 +18,32 @@ constexpr auto kNone = nullptr;
 double max_nan(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : (a > b ? a : b); }
 double min_nan(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : (a < b ? a : b); }
 
-// Division by zero gives 0, the most negative number by -1 wraps.
-int64_t divide(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? wrap_mul(a, -1) : a / b; }
-int64_t modulus(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
+template <class I>
+constexpr bool negative(I a) {
+  if constexpr (std::is_signed_v<I>) return a < 0;
+  return false;
+}
 
-int64_t power(int64_t base, int64_t exponent) {
-  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
-  int64_t result = 1;
+template <class I>
+I opposite(I a) {
+  return static_cast<I>(uint64_t{0} - static_cast<uint64_t>(a));
+}
+
+// Division by zero gives 0, the most negative number by -1 wraps.
+template <class I>
+I divide(I a, I b) {
+  if (b == 0) return 0;
+  return negative(b) && wrap_add(b, I{1}) == 0 ? opposite(a) : a / b;
+}
+template <class I>
+I modulus(I a, I b) {
+  return b == 0 || (negative(b) && wrap_add(b, I{1}) == 0) ? 0 : a % b;
+}
+
+template <class I>
+I power(I base, I exponent) {
+  if (negative(exponent)) return base == 1 ? 1 : wrap_add(base, I{1}) == 0 ? (exponent % 2 ? base : 1) : 0;
+  I result = 1;
   for (; exponent > 0; exponent >>= 1, base = wrap_mul(base, base)) {
     if (exponent & 1) result = wrap_mul(result, base);
   }
@@ -49,17 +68,20 @@ double next_after(double a, double b, DType t) {
 }
 
 // By a number of bits that is none of the type's: 0, or the sign. The caller cuts what is beyond a narrower type.
-int64_t shift_left(int64_t a, int64_t b) {
-  return b < 0 || b > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b);
+template <class I>
+I shift_left(I a, I b) {
+  return negative(b) || b > 63 ? 0 : static_cast<I>(static_cast<uint64_t>(a) << b);
 }
-int64_t shift_right(int64_t a, int64_t b) { return b < 0 || b > 63 ? (a < 0 ? -1 : 0) : a >> b; }
+template <class I>
+I shift_right(I a, I b) {
+  return negative(b) || b > 63 ? static_cast<I>(negative(a) ? -1 : 0) : a >> b;
+}
 
 using R = double;
-using I = int64_t;
 constexpr ScalarFunctions kScalars[] = {
-    {Op::neg, [](R a, R) { return -a; }, [](I a, I) { return wrap_mul(a, -1); }},
-    {Op::abs, [](R a, R) { return std::fabs(a); }, [](I a, I) { return a < 0 ? wrap_mul(a, -1) : a; }},
-    {Op::sign, [](R a, R) { return R(a > 0) - R(a < 0); }, [](I a, I) { return I{a > 0} - I{a < 0}; }},
+    {Op::neg, [](R a, R) { return -a; }, [](auto a, auto) { return opposite(a); }},
+    {Op::abs, [](R a, R) { return std::fabs(a); }, [](auto a, auto) { return negative(a) ? opposite(a) : a; }},
+    {Op::sign, [](R a, R) { return R(a > 0) - R(a < 0); }, [](auto a, auto) { return (a > 0) - negative(a); }},
     {Op::exp, [](R a, R) { return std::exp(a); }, kNone},
     {Op::expm1, [](R a, R) { return std::expm1(a); }, kNone},
     {Op::log, [](R a, R) { return std::log(a); }, kNone},
@@ -69,7 +91,7 @@ constexpr ScalarFunctions kScalars[] = {
     {Op::sqrt, [](R a, R) { return std::sqrt(a); }, kNone},
     {Op::rsqrt, [](R a, R) { return 1 / std::sqrt(a); }, kNone},
     {Op::reciprocal, [](R a, R) { return 1 / a; }, kNone},
-    {Op::square, [](R a, R) { return a * a; }, [](I a, I) { return wrap_mul(a, a); }},
+    {Op::square, [](R a, R) { return a * a; }, [](auto a, auto) { return wrap_mul(a, a); }},
     {Op::sin, [](R a, R) { return std::sin(a); }, kNone},
     {Op::cos, [](R a, R) { return std::cos(a); }, kNone},
     {Op::tan, [](R a, R) { return std::tan(a); }, kNone},
@@ -88,36 +110,36 @@ constexpr ScalarFunctions kScalars[] = {
     {Op::floor, [](R a, R) { return std::floor(a); }, kNone},
     {Op::ceil, [](R a, R) { return std::ceil(a); }, kNone},
     {Op::round, [](R a, R) { return std::nearbyint(a); }, kNone},  // half to even
-    {Op::relu, [](R a, R) { return max_nan(a, 0); }, [](I a, I) { return a > 0 ? a : 0; }},
-    {Op::logical_not, [](R a, R) { return R(a == 0); }, [](I a, I) { return I{a == 0}; }},
-    {Op::is_finite, [](R a, R) { return R(std::isfinite(a)); }, [](I, I) { return I{1}; }},
-    {Op::stop_gradient, [](R a, R) { return a; }, [](I a, I) { return a; }},
-    {Op::add, [](R a, R b) { return a + b; }, wrap_add},
-    {Op::sub, [](R a, R b) { return a - b; }, [](I a, I b) { return wrap_add(a, wrap_mul(b, -1)); }},
-    {Op::mul, [](R a, R b) { return a * b; }, wrap_mul},
-    {Op::div, [](R a, R b) { return a / b; }, divide},
-    {Op::pow, [](R a, R b) { return std::pow(a, b); }, power},
-    {Op::maximum, max_nan, [](I a, I b) { return a > b ? a : b; }},
-    {Op::minimum, min_nan, [](I a, I b) { return a < b ? a : b; }},
-    {Op::fmod, [](R a, R b) { return std::fmod(a, b); }, modulus},
+    {Op::relu, [](R a, R) { return max_nan(a, 0); }, [](auto a, auto) { return a > 0 ? a : 0; }},
+    {Op::logical_not, [](R a, R) { return R(a == 0); }, [](auto a, auto) { return a == 0; }},
+    {Op::is_finite, [](R a, R) { return R(std::isfinite(a)); }, [](auto, auto) { return 1; }},
+    {Op::stop_gradient, [](R a, R) { return a; }, [](auto a, auto) { return a; }},
+    {Op::add, [](R a, R b) { return a + b; }, [](auto a, auto b) { return wrap_add(a, b); }},
+    {Op::sub, [](R a, R b) { return a - b; }, [](auto a, auto b) { return wrap_add(a, opposite(b)); }},
+    {Op::mul, [](R a, R b) { return a * b; }, [](auto a, auto b) { return wrap_mul(a, b); }},
+    {Op::div, [](R a, R b) { return a / b; }, [](auto a, auto b) { return divide(a, b); }},
+    {Op::pow, [](R a, R b) { return std::pow(a, b); }, [](auto a, auto b) { return power(a, b); }},
+    {Op::maximum, max_nan, [](auto a, auto b) { return a > b ? a : b; }},
+    {Op::minimum, min_nan, [](auto a, auto b) { return a < b ? a : b; }},
+    {Op::fmod, [](R a, R b) { return std::fmod(a, b); }, [](auto a, auto b) { return modulus(a, b); }},
     {Op::atan2, [](R a, R b) { return std::atan2(a, b); }, kNone},
     {Op::hypot, [](R a, R b) { return std::hypot(a, b); }, kNone},
     {Op::logaddexp, log_add_exp, kNone},
     {Op::copysign, [](R a, R b) { return std::copysign(a, b); }, kNone},
     {Op::nextafter, [](R a, R b) { return std::nextafter(a, b); }, kNone, next_after},
-    {Op::bitwise_and, kNone, [](I a, I b) { return a & b; }},
-    {Op::bitwise_or, kNone, [](I a, I b) { return a | b; }},
-    {Op::bitwise_xor, kNone, [](I a, I b) { return a ^ b; }},
-    {Op::shift_left, kNone, shift_left},
-    {Op::shift_right, kNone, shift_right},
-    {Op::eq, [](R a, R b) { return R(a == b); }, [](I a, I b) { return I{a == b}; }},
-    {Op::ne, [](R a, R b) { return R(a != b); }, [](I a, I b) { return I{a != b}; }},
-    {Op::lt, [](R a, R b) { return R(a < b); }, [](I a, I b) { return I{a < b}; }},
-    {Op::le, [](R a, R b) { return R(a <= b); }, [](I a, I b) { return I{a <= b}; }},
-    {Op::gt, [](R a, R b) { return R(a > b); }, [](I a, I b) { return I{a > b}; }},
-    {Op::ge, [](R a, R b) { return R(a >= b); }, [](I a, I b) { return I{a >= b}; }},
-    {Op::logical_and, [](R a, R b) { return R(a != 0 && b != 0); }, [](I a, I b) { return I{a != 0 && b != 0}; }},
-    {Op::logical_or, [](R a, R b) { return R(a != 0 || b != 0); }, [](I a, I b) { return I{a != 0 || b != 0}; }},
+    {Op::bitwise_and, kNone, [](auto a, auto b) { return a & b; }},
+    {Op::bitwise_or, kNone, [](auto a, auto b) { return a | b; }},
+    {Op::bitwise_xor, kNone, [](auto a, auto b) { return a ^ b; }},
+    {Op::shift_left, kNone, [](auto a, auto b) { return shift_left(a, b); }},
+    {Op::shift_right, kNone, [](auto a, auto b) { return shift_right(a, b); }},
+    {Op::eq, [](R a, R b) { return R(a == b); }, [](auto a, auto b) { return a == b; }},
+    {Op::ne, [](R a, R b) { return R(a != b); }, [](auto a, auto b) { return a != b; }},
+    {Op::lt, [](R a, R b) { return R(a < b); }, [](auto a, auto b) { return a < b; }},
+    {Op::le, [](R a, R b) { return R(a <= b); }, [](auto a, auto b) { return a <= b; }},
+    {Op::gt, [](R a, R b) { return R(a > b); }, [](auto a, auto b) { return a > b; }},
+    {Op::ge, [](R a, R b) { return R(a >= b); }, [](auto a, auto b) { return a >= b; }},
+    {Op::logical_and, [](R a, R b) { return R(a != 0 && b != 0); }, [](auto a, auto b) { return a != 0 && b != 0; }},
+    {Op::logical_or, [](R a, R b) { return R(a != 0 || b != 0); }, [](auto a, auto b) { return a != 0 || b != 0; }},
 };
 
 template <class C, class F>
@@ -154,7 +176,9 @@ void run_scalar(const Call& call) {
   } else if (call.in[0].floating()) {
     loop<double>(call, s.real);
   } else if (s.integer) {
-    loop<int64_t>(call, s.integer);
+    by_kind(call.in[0], [&]<class C>(C) {
+      if constexpr (std::is_integral_v<C>) loop<C>(call, s.integer);
+    });
   } else {
     fail(ErrorKind::usage, name(call.op), "needs a floating type: got ", call.in[0].type);
   }
@@ -169,30 +193,27 @@ void where(const Call& call) {
   });
 }
 
-// An element as it is held here.
+// An element as it is held here. Integers are rounded once, also on the way to 24 bits.
 template <class D, class C>
-D converted(C v, DType from, DType to) {
+D converted(C v, DType to) {
   if (to == DType::boolean) return D(v != C{});
   if constexpr (std::is_same_v<C, double> && std::is_same_v<D, int64_t>) {
     return truncate(v, to);
-  } else if constexpr (std::is_same_v<C, int64_t> && !std::is_same_v<D, int64_t>) {
-    if (from != DType::u64) return element_cast<D>(v);
-    // The bits of a u64 are rounded once, also on the way to 24 bits.
-    const auto whole = static_cast<uint64_t>(v);
+  } else if constexpr (std::is_integral_v<C> && !std::is_integral_v<D>) {
     const bool single = to == DType::f32 || to == DType::c64 || size_of(to) == 2;
-    return D(single ? static_cast<double>(static_cast<float>(whole)) : static_cast<double>(whole));
+    return D(single ? static_cast<double>(static_cast<float>(v)) : static_cast<double>(v));
   } else {
     return element_cast<D>(v);
   }
 }
 
 void cast(const Call& call) {
-  const DType from = call.in[0].type.dtype, to = call.out[0].type.dtype;
+  const DType to = call.out[0].type.dtype;
   by_element(call.in[0], [&]<class C>(C) {
     by_element(call.out[0], [&]<class D>(D) {
       const C* a = call.in[0].as<C>();
       D* y = call.out[0].as<D>();
-      for (int64_t i = 0; i < call.out[0].numel(); ++i) y[i] = converted<D>(a[i], from, to);
+      for (int64_t i = 0; i < call.out[0].numel(); ++i) y[i] = converted<D>(a[i], to);
     });
   });
 }
@@ -200,7 +221,6 @@ void cast(const Call& call) {
 }  // namespace
 
 int64_t truncate(double a, DType to) {
-  if (to == DType::u64) return static_cast<int64_t>(element_cast<uint64_t>(a));
   int64_t whole = element_cast<int64_t>(a);
   dispatch(to, [&]<class T>(T) {
     if constexpr (std::is_integral_v<T> && sizeof(T) < sizeof(int64_t))

@@ -80,7 +80,7 @@ void pad(const Call& call) {
   by_element(call.out[0], [&]<class C>(C) {
     const C* x = call.in[0].as<C>();
     C* y = call.out[0].as<C>();
-    for (int64_t i = 0; i < call.out[0].numel(); ++i) y[i] = static_cast<C>(a.value);
+    for (int64_t i = 0; i < call.out[0].numel(); ++i) y[i] = element_cast<C>(a.value);
     Strides strides = contiguous_strides(call.out[0].shape());
     const int64_t origin = offset(a.low, strides);
     for (int i = 0; i < strides.rank(); ++i) strides[i] *= a.interior[i] + 1;

@@ -16,7 +16,14 @@ namespace {
 int64_t index_at(const void* idx, DType dtype, int64_t i) {
   if (dtype == DType::i64) return static_cast<const int64_t*>(idx)[i];
   if (dtype == DType::i32) return static_cast<const int32_t*>(idx)[i];
-  return static_cast<const uint8_t*>(idx)[i];
+  switch (dtype) {
+    case DType::u8: return static_cast<const uint8_t*>(idx)[i];
+    case DType::i8: return static_cast<const int8_t*>(idx)[i];
+    case DType::i16: return static_cast<const int16_t*>(idx)[i];
+    case DType::u16: return static_cast<const uint16_t*>(idx)[i];
+    case DType::u32: return static_cast<const uint32_t*>(idx)[i];
+    default: return static_cast<int64_t>(static_cast<const uint64_t*>(idx)[i]);  // from 2^63 on negative, so refused
+  }
 }
 
 void check_index(const IndexProblem& p, int64_t index) {
@@ -109,7 +116,8 @@ void scatter(const IndexProblem& p, const void* indices, const void* updates, vo
   switch (p.dtype) {
     case DType::f32: return scatter_in<float>(p, indices, updates, result, fresh, factor);
     case DType::f64: return scatter_in<double>(p, indices, updates, result, fresh, static_cast<double>(factor));
-    case DType::i32: return scatter_in<uint32_t>(p, indices, updates, result, fresh, 1);
+    case DType::i32:
+    case DType::u32: return scatter_in<uint32_t>(p, indices, updates, result, fresh, 1);
     default: return scatter_in<uint64_t>(p, indices, updates, result, fresh, 1);
   }
 }

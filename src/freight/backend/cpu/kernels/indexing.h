@@ -34,7 +34,8 @@ void check_indices(const IndexProblem& p, const void* indices);
 void gather_rows(const IndexProblem& p, const void* tensor, const void* indices, void* result);
 // The picked elements (outer, picks, inner), once all indices are known to be right.
 void gather_elements(const IndexProblem& p, const void* tensor, const void* indices, void* result);
-// result (outer, rows, inner) = zeros, if `fresh`, plus factor times the updates at their rows; f32, f64, i32, i64.
+// result (outer, rows, inner) = zeros, if `fresh`, plus factor times the updates at their rows; f32, f64 and integers
+// of 32 and 64 bits.
 void scatter(const IndexProblem& p, const void* indices, const void* updates, void* result, bool fresh,
              float factor = 1);
 // The updates at their rows of the result in place of its elements; of two for one place the last.

@@ -19,8 +19,8 @@
 namespace freight::cpu {
 
 // A register holds one of these. f32 also carries bf16 and f16 (computed in f32) and bool (0 or 1); i64 also carries
-// i32 and u8.
-enum class Reg : uint8_t { f32, f64, i64 };
+// all integers but u64.
+enum class Reg : uint8_t { f32, f64, i64, u64 };
 Reg register_type(DType dtype);
 
 // One SSA value of a program. a, b, c number earlier values.

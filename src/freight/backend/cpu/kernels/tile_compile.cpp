@@ -357,8 +357,10 @@ class Compiler {
           at(result).bits = std::bit_cast<uint32_t>(static_cast<float>(v.number));
         } else if (reg_of(i) == Reg::f64) {
           at(result).bits = std::bit_cast<int64_t>(v.number);
+        } else if (reg_of(i) == Reg::u64) {
+          at(result).bits = std::bit_cast<int64_t>(element_cast<uint64_t>(v.number));
         } else {
-          at(result).bits = static_cast<int64_t>(v.number);
+          at(result).bits = element_cast<int64_t>(v.number);
         }
         return;
       }
@@ -487,8 +489,7 @@ class Compiler {
       sum.reduction = reduction_index(a.op);
       sum.reg = reg_of(a.value);
       sum.keeps_row = !a.keep.empty() && a.keep.back() && outer_ < p_.space.rank();
-      const Reg wide = sum.reg == Reg::i64 ? Reg::i64 : Reg::f64;
-      sum.wide = new_register(wide);
+      sum.wide = new_register(register_of_sums(sum.reg));
       at(sum.wide).pinned = true;
       if (sum.reg == Reg::f32) {
         sum.narrow = new_register(Reg::f32);

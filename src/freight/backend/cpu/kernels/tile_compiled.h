@@ -130,10 +130,10 @@ struct TileMove {
 
 struct TileSum {
   int reduction = 0;
-  Reg reg = Reg::f32;  // of the value; partial results are f64, or i64 for i64
+  Reg reg = Reg::f32;  // of the value; partial results are f64, or integers
   bool keeps_row = false;
   int narrow = -1;      // pointer: f32 lanes that are flushed into `wide` now and then (f32 sums only)
-  int wide = -1;        // pointer: f64 or i64 lanes
+  int wide = -1;        // pointer: lanes of f64 or integers
   Access out;           // linear order [B][R or 1]
   size_t partials = 0;  // offset in scratch
 };

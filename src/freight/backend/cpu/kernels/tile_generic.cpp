@@ -18,13 +18,14 @@ Reg register_type(DType dtype) {
     case DType::f16:
     case DType::boolean: return Reg::f32;
     case DType::f64: return Reg::f64;
+    case DType::u64: return Reg::u64;
     default: return Reg::i64;
   }
 }
 
 bool stored_as_held(DType dtype, Reg reg) {
   return (dtype == DType::f32 && reg == Reg::f32) || (dtype == DType::f64 && reg == Reg::f64) ||
-         (dtype == DType::i64 && reg == Reg::i64);
+         (dtype == DType::i64 && reg == Reg::i64) || (dtype == DType::u64 && reg == Reg::u64);
 }
 
 bool links_convert(DType dtype, Reg reg) {
@@ -64,26 +65,31 @@ void with_type(Reg reg, F&& f) {
     f(float{});
   } else if (reg == Reg::f64) {
     f(double{});
+  } else if (reg == Reg::u64) {
+    f(uint64_t{});
   } else {
     f(int64_t{});
   }
 }
 
-// i32 and u8 wrap in their own width.
+// Integers of fewer than 64 bits wrap in their own width.
 int64_t narrow(int64_t v, DType dtype) {
-  if (dtype == DType::i32) return static_cast<int32_t>(static_cast<uint32_t>(static_cast<uint64_t>(v)));
-  if (dtype == DType::u8) return static_cast<uint8_t>(v);
-  return v;
+  switch (dtype) {
+    case DType::i32: return static_cast<int32_t>(v);
+    case DType::u32: return static_cast<uint32_t>(v);
+    case DType::i16: return static_cast<int16_t>(v);
+    case DType::u16: return static_cast<uint16_t>(v);
+    case DType::i8: return static_cast<int8_t>(v);
+    case DType::u8: return static_cast<uint8_t>(v);
+    default: return v;
+  }
 }
-
-int64_t wrap_add(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
+uint64_t narrow(uint64_t v, DType) { return v; }
 
 template <class T>
 T combine(int reduction, T a, T b) {
-  if constexpr (std::is_same_v<T, int64_t>) {
-    if (reduction == 0) return wrap_add(a, b);
+  if constexpr (std::is_integral_v<T>) {
+    if (reduction == 0) return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
   } else {
     if (reduction == 0) return a + b;
     if (std::isnan(a)) return a;
@@ -97,10 +103,12 @@ Out convert(In v, DType dtype) {
   if (dtype == DType::boolean) return static_cast<Out>(v != In{});
   if (dtype == DType::bf16) return static_cast<Out>(element_cast<float>(element_cast<BFloat16>(v)));
   if (dtype == DType::f16) return static_cast<Out>(element_cast<float>(element_cast<Float16>(v)));
-  if constexpr (std::is_same_v<Out, int64_t> && !std::is_same_v<In, int64_t>) {
+  if constexpr (std::is_same_v<Out, int64_t> && !std::is_integral_v<In>) {
     return ref::truncate(static_cast<double>(v), dtype);
-  } else if constexpr (std::is_same_v<Out, int64_t>) {
-    return narrow(v, dtype);
+  } else if constexpr (std::is_integral_v<Out> && std::is_integral_v<In>) {
+    return narrow(static_cast<Out>(v), dtype);
+  } else if constexpr (std::is_integral_v<Out>) {
+    return element_cast<Out>(v);
   } else {
     return static_cast<Out>(v);
   }
@@ -111,7 +119,7 @@ Out convert(In v, DType dtype) {
 bool supports(Op op, Reg in) {
   if (op == Op::where || op == Op::cast) return true;
   const ref::ScalarFunctions f = ref::scalar_functions(op);
-  return in == Reg::i64 ? f.integer != nullptr : f.real != nullptr;
+  return holds_integers(in) ? static_cast<bool>(f.integer) : f.real != nullptr;
 }
 
 void run(const Call& call, void* dst_, const void* a_, const void* b_, const void* c_, size_t n) {
@@ -134,9 +142,9 @@ void run(const Call& call, void* dst_, const void* a_, const void* b_, const voi
         return;
       }
       const ref::ScalarFunctions f = ref::scalar_functions(call.op);
-      if constexpr (std::is_same_v<In, int64_t>) {
+      if constexpr (std::is_integral_v<In>) {
         for (size_t i = 0; i < n; ++i) {
-          dst[i] = static_cast<Out>(narrow(f.integer(a[i * sa], b ? b[i * sb] : 0), call.dtype));
+          dst[i] = static_cast<Out>(narrow(f.integer(a[i * sa], b ? b[i * sb] : In{0}), call.dtype));
         }
       } else if (f.typed) {
         for (size_t i = 0; i < n; ++i) {

@@ -254,13 +254,14 @@ class Kernel final : public TileKernel {
     const int64_t n = wide_lanes(sum, tile);
     constexpr double kInf = std::numeric_limits<double>::infinity();
     const double identity = sum.reduction == 0 ? 0.0 : sum.reduction == 1 ? -kInf : kInf;
-    if (sum.reg == Reg::i64) {
-      const int64_t edge = sum.reduction == 0   ? 0
-                           : sum.reduction == 1 ? std::numeric_limits<int64_t>::min()
-                                                : std::numeric_limits<int64_t>::max();
-      std::fill_n(static_cast<int64_t*>(p[sum.wide]), n, edge);
-      return;
-    }
+    const auto fill_edge = [&]<class I>(I) {
+      const I edge = sum.reduction == 0   ? 0
+                     : sum.reduction == 1 ? std::numeric_limits<I>::min()
+                                          : std::numeric_limits<I>::max();
+      std::fill_n(static_cast<I*>(p[sum.wide]), n, edge);
+    };
+    if (sum.reg == Reg::i64) return fill_edge(int64_t{});
+    if (sum.reg == Reg::u64) return fill_edge(uint64_t{});
     std::fill_n(static_cast<double*>(p[sum.wide]), n, identity);
     if (sum.narrow < 0) return;
     const float start = static_cast<float>(identity);
@@ -293,13 +294,13 @@ class Kernel final : public TileKernel {
     std::memcpy(partial(sum, part, scratch), wide, static_cast<size_t>(kept) * 8);
   }
 
-  // dst = reduction of dst and a, both f64 or i64.
+  // dst = reduction of dst and a, both f64 or integers.
   void fold(const TileSum& sum, void* dst, const void* a, int64_t n) const {
     const size_t count = static_cast<size_t>(n);
-    if (sum.reg != Reg::i64 && sum.reduction == 0) {
+    if (!holds_integers(sum.reg) && sum.reduction == 0) {
       table_.add_f64(static_cast<double*>(dst), static_cast<const double*>(a), count);
     } else {
-      generic::accumulate(dst, sum.reg == Reg::i64 ? Reg::i64 : Reg::f64, a, sum.reduction, count);
+      generic::accumulate(dst, register_of_sums(sum.reg), a, sum.reduction, count);
     }
   }
 
@@ -312,7 +313,7 @@ class Kernel final : public TileKernel {
     const int64_t piece = g % k_.pieces, b = g / k_.pieces;
     const int64_t col = sum.keeps_row ? piece * k_.piece : 0;
     const int64_t kept = sum.keeps_row ? std::min(k_.piece, k_.width - col) : 1;
-    const Reg reg = sum.reg == Reg::i64 ? Reg::i64 : Reg::f64;
+    const Reg reg = register_of_sums(sum.reg);
     // Without kept rows all pieces of a row belong to one result: the first group combines them all.
     if (!sum.keeps_row && piece != 0) return;
     const int64_t tasks = k_.tasks_per_group * (sum.keeps_row ? 1 : k_.pieces);

@@ -25,6 +25,10 @@ struct F32Table {
 };
 const F32Table& f32_table();
 
+inline bool holds_integers(Reg reg) { return reg == Reg::i64 || reg == Reg::u64; }
+// Sums and extrema of f32 are held in f64.
+inline Reg register_of_sums(Reg reg) { return holds_integers(reg) ? reg : Reg::f64; }
+
 // True where memory holds elements of this type as a register does, so that it can stand for one.
 bool stored_as_held(DType dtype, Reg reg);
 // True where links of chains convert between this type in memory and f32 themselves.
@@ -54,7 +58,7 @@ bool supports(Op op, Reg in);
 // dst[i] = element type conversion from memory to a register and back; `stride` in elements.
 void load(void* dst, Reg reg, const void* src, DType dtype, int64_t stride, size_t n);
 void store(void* dst, DType dtype, int64_t stride, const void* src, Reg reg, size_t n);
-// dst (f64, or i64 for i64 registers) = reduction of dst and a.
+// dst (f64, or integers) = reduction of dst and a.
 void accumulate(void* dst, Reg reg, const void* a, int reduction, size_t n);
 void row_reduce(void* dst, Reg reg, const void* a, int reduction, size_t rows, size_t width);
 // dst[i] = (start + i * stride) as register type.

@@ -1,0 +1,15 @@
+"""Freight: arrays as NumPy's, functions compiled and planned as a whole, gradients.
+
+Functions and semantics are those of the array API standard (2025.12); `freight.xp` has the standard's names alone.
+"""
+from . import _methods  # noqa: F401  (methods of Array)
+from . import fft, linalg, random, xp  # noqa: F401
+from ._array_api import *  # noqa: F401,F403
+from ._array_api import e, inf, nan, newaxis, pi  # noqa: F401
+from ._core import Array, dtype  # noqa: F401
+from ._functions import *  # noqa: F401,F403
+from ._print import get_printoptions, set_printoptions  # noqa: F401
+from ._settings import set_threads, show_config  # noqa: F401
+from ._transforms import Jit, Plan, grad, jit, plan, value_and_grad  # noqa: F401
+from ._version import __version__  # noqa: F401
+from .linalg import LinAlgError, cross, det, diagonal, inv, outer, qr, solve, svd, trace  # noqa: F401

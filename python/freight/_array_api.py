@@ -1,0 +1,774 @@
+"""The functions of the array API standard (2025.12) but for the elementwise ones, which are generated, and linalg and fft.
+
+On the host they use freight._core; arrays in jit and grad, and on other devices, take the library's ops instead.
+"""
+from collections import namedtuple
+from math import inf, nan, pi, e  # noqa: F401
+
+from . import _core
+from ._core import Array, dtype
+from ._functions import maximum, minimum, multiply, not_equal, sqrt, subtract, square, equal, logical_or
+
+newaxis = None
+bool = _core.bool  # noqa: A001 (the standard's name)
+int8, int16, int32, int64 = _core.int8, _core.int16, _core.int32, _core.int64
+uint8, uint16, uint32, uint64 = _core.uint8, _core.uint16, _core.uint32, _core.uint64
+float16, bfloat16, float32, float64 = _core.float16, _core.bfloat16, _core.float32, _core.float64
+complex64, complex128 = _core.complex64, _core.complex128
+
+_KINDS = {
+    "bool": (bool,),
+    "signed integer": (int8, int16, int32, int64),
+    "unsigned integer": (uint8, uint16, uint32, uint64),
+    "real floating": (float16, bfloat16, float32, float64),
+    "complex floating": (complex64, complex128),
+}
+_KINDS["integral"] = _KINDS["signed integer"] + _KINDS["unsigned integer"]
+_KINDS["numeric"] = _KINDS["integral"] + _KINDS["real floating"] + _KINDS["complex floating"]
+_ANY = slice(None)
+
+
+def _array(x, function):
+    if not isinstance(x, Array):
+        raise TypeError(f"{function}: expected a freight.Array, got {type(x)}: convert it by asarray")
+    return x
+
+
+def _placed(x, device):
+    return x if device is None or device == x.device else x.to_device(device)
+
+
+def _axis(axis, ndim):
+    if not -ndim <= axis < ndim:
+        raise IndexError(f"axis {axis} is out of bounds for array of dimension {ndim}")
+    return axis % ndim
+
+
+# Data types.
+
+def astype(x, dtype, /, *, copy=True, device=None):
+    """x converted to another element type; x itself where copy=False and it has that type."""
+    y = _core.astype(_array(x, "astype"), dtype, copy)
+    return _placed(y, device)
+
+
+def isdtype(dtype, kind):
+    """Whether the element type is of a kind: "bool", "signed integer", "integral", ..., a type, or a tuple of them."""
+    if isinstance(kind, tuple):
+        return any_of(isdtype(dtype, k) for k in kind)
+    if isinstance(kind, str):
+        if kind not in _KINDS:
+            raise ValueError(f"isdtype: expected one of {', '.join(_KINDS)}, got {kind!r}")
+        return dtype in _KINDS[kind]
+    return dtype == kind
+
+
+def any_of(values):
+    for v in values:
+        if v:
+            return True
+    return False
+
+
+def result_type(*arrays_and_dtypes):
+    """The element type of an operation on these arrays, types and Python numbers."""
+    found, numbers = None, []
+    for a in arrays_and_dtypes:
+        if isinstance(a, (int, float, complex)):
+            numbers.append(a)
+            continue
+        t = a.dtype if isinstance(a, Array) else _core.as_dtype(a)
+        found = t if found is None else _core.promoted(found, t)
+    if found is None:
+        raise ValueError("result_type: at least one array or dtype is required")
+    for n in numbers:
+        found = _core.joined(found, n)
+    return found
+
+
+def can_cast(from_, to, /):
+    """Whether values of a type can become another one by the rules of promotion."""
+    t = from_.dtype if isinstance(from_, Array) else from_
+    if t == to:
+        return True
+    same_kind = t == bool or isdtype(t, "integral") == isdtype(to, "integral")
+    try:
+        return same_kind and _core.promoted(t, to) == to
+    except TypeError:
+        return False
+
+
+finfo_object = namedtuple("finfo_object", "bits eps max min smallest_normal dtype")
+iinfo_object = namedtuple("iinfo_object", "bits max min dtype")
+_FLOATS = {
+    float16: (16, 2.0**-10, 65504.0, 2.0**-14), bfloat16: (16, 2.0**-7, (2 - 2.0**-7) * 2.0**127, 2.0**-126),
+    float32: (32, 2.0**-23, (2 - 2.0**-23) * 2.0**127, 2.0**-126),
+    float64: (64, 2.0**-52, (2 - 2.0**-52) * 2.0**1023, 2.0**-1022),
+}
+
+
+def finfo(type, /):
+    """Limits of a floating element type, of the parts of a complex one."""
+    t = type.dtype if isinstance(type, Array) else _core.as_dtype(type)
+    real = {complex64: float32, complex128: float64}.get(t, t)
+    if real not in _FLOATS:
+        raise ValueError(f"finfo: {t} is not a floating type")
+    bits, eps, largest, smallest = _FLOATS[real]
+    return finfo_object(bits, eps, largest, -largest, smallest, real)
+
+
+def iinfo(type, /):
+    """Limits of an integer element type."""
+    t = type.dtype if isinstance(type, Array) else _core.as_dtype(type)
+    if not isdtype(t, "integral"):
+        raise ValueError(f"iinfo: {t} is not an integer type")
+    bits = 8 * t.itemsize
+    if isdtype(t, "unsigned integer"):
+        return iinfo_object(bits, 2**bits - 1, 0, t)
+    return iinfo_object(bits, 2 ** (bits - 1) - 1, -(2 ** (bits - 1)), t)
+
+
+# Creation.
+
+def _has_array(obj):
+    if isinstance(obj, (list, tuple)):
+        return any_of(_has_array(o) for o in obj)
+    return isinstance(obj, Array) or (hasattr(obj, "__array__") and not isinstance(obj, (int, float, complex)))
+
+
+def asarray(obj, /, *, dtype=None, device=None, copy=None):
+    """An array of a number, nested lists, or the memory of another library's array, which is shared unless copy=True."""
+    if isinstance(obj, Array):
+        if dtype is not None and _core.as_dtype(dtype) != obj.dtype:
+            if copy is False:
+                raise ValueError(f"asarray: {obj.dtype} becomes {dtype} only by a copy, and copy=False forbids it")
+            return _placed(_core.astype(obj, dtype, True), device)
+        return _placed(_core.astype(obj, None, copy is True), device)
+    if isinstance(obj, (list, tuple)) and _has_array(obj):
+        parts = [asarray(o) for o in obj]
+        x = stack(parts) if parts else _core.from_nested(obj, dtype)
+        return asarray(x, dtype=dtype, device=device)
+    if type(obj) in (int, float, complex) or isinstance(obj, (__builtins_bool, list, tuple)):
+        if copy is False:
+            raise ValueError("asarray: Python's numbers and lists are always copied, and copy=False forbids it")
+        return _placed(_core.from_nested(obj, dtype), device)
+    x = _core.imported(obj)
+    if x is None:
+        x = _imported_by_numpy(obj)
+    if x is None and hasattr(obj, "dtype"):
+        raise TypeError(f"asarray: elements of type {obj.dtype} are not supported: expected numbers in the native byte order")
+    if x is None:
+        if isinstance(obj, (int, float, complex)):
+            return _placed(_core.from_nested(obj, dtype), device)
+        if hasattr(obj, "__index__") or hasattr(obj, "__float__"):
+            return asarray(obj.__index__() if hasattr(obj, "__index__") else float(obj), dtype=dtype, device=device)
+        if hasattr(obj, "__iter__") and not isinstance(obj, (str, bytes, dict, set)):
+            return asarray(list(obj), dtype=dtype, device=device, copy=copy)
+        raise TypeError(f"asarray: cannot make an array of {type(obj)}: expected numbers, nested lists, or an object with "
+                        "the buffer protocol or DLPack")
+    return asarray(x, dtype=dtype, device=device, copy=copy)
+
+
+__builtins_bool = type(True)
+
+
+def _imported_by_numpy(obj):
+    """The memory of a NumPy array whose element type the buffer protocol does not know: bfloat16 of ml_dtypes."""
+    if getattr(getattr(obj, "dtype", None), "name", None) == "bfloat16" and hasattr(obj, "view"):
+        bits = _core.imported(obj.view("uint16"))
+        return None if bits is None else _core.reinterpreted(bits, bfloat16)
+    if hasattr(obj, "__array__") and not hasattr(obj, "__dlpack__"):
+        return _core.imported(obj.__array__())
+    return None
+
+
+def from_dlpack(x, /, *, device=None, copy=None):
+    """The array of another library, by DLPack: the same memory unless copy=True."""
+    if device not in (None, "cpu"):
+        return from_dlpack(x, copy=copy).to_device(device)
+    if isinstance(x, Array) and not x._on_host:
+        return _core.to_host(x)
+    if not hasattr(x, "__dlpack__"):
+        return _core.from_capsule(x)
+    try:
+        capsule = x.__dlpack__(max_version=(1, 1), copy=copy)
+    except TypeError:
+        capsule = x.__dlpack__()
+    y = _core.from_capsule(capsule)
+    return _core.astype(y, None, True) if copy else y
+
+
+def empty(shape, *, dtype=None, device=None):
+    """An array of any elements."""
+    return _placed(_core.empty(shape, dtype), device)
+
+
+def full(shape, fill_value, *, dtype=None, device=None):
+    """An array of one number, of its type: float32 of a float, int64 of an int."""
+    return _placed(_core.full(shape, fill_value, dtype), device)
+
+
+def zeros(shape, *, dtype=None, device=None):
+    """An array of zeros, float32 unless dtype says otherwise."""
+    return _placed(_core.full(shape, 0, float32 if dtype is None else dtype), device)
+
+
+def ones(shape, *, dtype=None, device=None):
+    """An array of ones, float32 unless dtype says otherwise."""
+    return _placed(_core.full(shape, 1, float32 if dtype is None else dtype), device)
+
+
+def empty_like(x, /, *, dtype=None, device=None):
+    """empty, with the shape and type of x."""
+    return empty(x.shape, dtype=x.dtype if dtype is None else dtype, device=x.device if device is None else device)
+
+
+def full_like(x, /, fill_value, *, dtype=None, device=None):
+    """full, with the shape and type of x."""
+    return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=x.device if device is None else device)
+
+
+def zeros_like(x, /, *, dtype=None, device=None):
+    """zeros, with the shape and type of x."""
+    return full_like(x, 0, dtype=dtype, device=device)
+
+
+def ones_like(x, /, *, dtype=None, device=None):
+    """ones, with the shape and type of x."""
+    return full_like(x, 1, dtype=dtype, device=device)
+
+
+def arange(start, /, stop=None, step=1, *, dtype=None, device=None):
+    """start, start + step, ... before stop; with one argument 0, 1, ... before it."""
+    if stop is None:
+        start, stop = 0, start
+    return _placed(_core.arange(start, stop, step, dtype), device)
+
+
+def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
+    """num numbers from start to stop at equal distances; without stop where endpoint=False."""
+    if dtype is None and (isinstance(start, complex) or isinstance(stop, complex)):
+        dtype = complex64
+    if num < 0:
+        raise ValueError(f"linspace: number of samples, {num}, must be non-negative")
+    dtype = float32 if dtype is None else _core.as_dtype(dtype)
+    gaps = num - 1 if endpoint else num
+    k = arange(num, dtype=float64)
+    y = start * ((gaps - k) / gaps) + stop * (k / gaps) if gaps else full((num,), start, dtype=float64 if dtype not in _KINDS["complex floating"] else complex128)
+    if num:
+        y[0] = start
+        if endpoint and num > 1:
+            y[-1] = stop
+    return _placed(astype(y, dtype), device)
+
+
+def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
+    """(n_rows, n_cols): 1 on diagonal k, 0 elsewhere."""
+    x = zeros((n_rows, n_rows if n_cols is None else n_cols), dtype=dtype)
+    _core.diagonal(x, k)[...] = 1
+    return _placed(x, device)
+
+
+def meshgrid(*arrays, indexing="xy"):
+    """Coordinates of a grid: one array of all of their axes per vector."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}")
+    n = len(arrays)
+    views = []
+    for i, a in enumerate(arrays):
+        at = 1 - i if indexing == "xy" and i < 2 and n > 1 else i
+        views.append(reshape(a, tuple(-1 if j == at else 1 for j in range(n))))
+    return tuple(astype(v, v.dtype) for v in broadcast_arrays(*views))
+
+
+def tril(x, /, *, k=0):
+    """x (..., M, N) with zeros above diagonal k."""
+    return _triangle(x, k, False, "tril")
+
+
+def triu(x, /, *, k=0):
+    """x (..., M, N) with zeros below diagonal k."""
+    return _triangle(x, k, True, "triu")
+
+
+def _triangle(x, k, upper, function):
+    if _array(x, function).ndim < 2:
+        raise ValueError(f"{function}: expected at least two axes, got shape {x.shape}")
+    rows, columns = arange(x.shape[-2])[:, None], arange(x.shape[-1])
+    kept = columns - rows >= k if upper else columns - rows <= k
+    return where(kept, x, False if x.dtype == bool else 0)
+
+
+# Manipulation.
+
+def broadcast_shapes(*shapes):
+    """The shape that arrays of these shapes broadcast to."""
+    return _core.broadcast_shapes([list(s) for s in shapes])
+
+
+def broadcast_arrays(*arrays):
+    """The arrays as views of one shape."""
+    shape = broadcast_shapes(*[a.shape for a in arrays])
+    return tuple(broadcast_to(a, shape) for a in arrays)
+
+
+def broadcast_to(x, /, shape):
+    """x as a view of another shape: axes are added in front, sizes of 1 repeated."""
+    return _core.broadcast_to(x, shape)
+
+
+def concat(arrays, /, *, axis=0):
+    """Joins arrays along an axis; with axis=None they are flattened first."""
+    return _core.concat(list(arrays), axis)
+
+
+def expand_dims(x, /, axis=0):
+    """x with new axes of size 1, a view."""
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    n = _array(x, "expand_dims").ndim + len(axes)
+    axes = {_axis(a, n) for a in axes}
+    if len(axes) != n - x.ndim:
+        raise ValueError("expand_dims: repeated axis")
+    sizes = iter(x.shape)
+    return _core.reshape(x, tuple(1 if a in axes else next(sizes) for a in range(n)), None)
+
+
+def flip(x, /, *, axis=None):
+    """The elements in reverse order along one axis, several or all, a view."""
+    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    axes = {_axis(a, x.ndim) for a in axes}
+    return x[tuple(slice(None, None, -1) if a in axes else _ANY for a in range(x.ndim))]
+
+
+def moveaxis(x, source, destination, /):
+    """x with axes moved to other places, a view."""
+    source = (source,) if isinstance(source, int) else tuple(source)
+    destination = (destination,) if isinstance(destination, int) else tuple(destination)
+    if len(source) != len(destination):
+        raise ValueError("moveaxis: source and destination must have the same number of axes")
+    source = [_axis(a, x.ndim) for a in source]
+    destination = [_axis(a, x.ndim) for a in destination]
+    if len(set(source)) < len(source) or len(set(destination)) < len(destination):
+        raise ValueError("moveaxis: repeated axis")
+    order = [a for a in range(x.ndim) if a not in source]
+    for to, from_ in sorted(zip(destination, source)):
+        order.insert(to, from_)
+    return _core.permute_dims(x, tuple(order))
+
+
+def permute_dims(x, /, axes):
+    """Axis i of the result is axis axes[i] of x, a view."""
+    return _core.permute_dims(x, tuple(axes))
+
+
+def repeat(x, repeats, /, *, axis=None):
+    """Each element of the axis as often as `repeats`, or its entry of it, says."""
+    if axis is None:
+        x, axis = reshape(x, (-1,)), 0
+    n = x.shape[_axis(axis, x.ndim)]
+    if isinstance(repeats, Array):
+        if repeats.ndim > 1:
+            raise ValueError(f"repeat: repeats must have at most one axis, got shape {repeats.shape}")
+        counts = broadcast_to(repeats, (n,)).tolist()
+    else:
+        counts = [repeats] * n
+    if any_of(c < 0 for c in counts):
+        raise ValueError("repeat: repeats may not contain negative values")
+    index = [i for i, c in enumerate(counts) for _ in range(c)]
+    return take(x, asarray(index, dtype=int64), axis=axis)
+
+
+def reshape(x, /, shape, *, copy=None):
+    """The same elements in row-major order under another shape, a view where the layout allows it; one size may be -1."""
+    return _core.reshape(x, shape, copy)
+
+
+def roll(x, /, shift, *, axis=None):
+    """The elements moved by `shift` places along an axis, around its ends."""
+    if axis is None:
+        return reshape(roll(reshape(x, (-1,)), shift, axis=0), x.shape)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
+    if len(shifts) != len(axes):
+        raise ValueError("roll: shift and axis must have the same number of entries")
+    for a, s in zip(axes, shifts):
+        a = _axis(a, x.ndim)
+        n = x.shape[a]
+        s = s % n if n else 0
+        before = (_ANY,) * a
+        x = concat([x[before + (slice(n - s, None),)], x[before + (slice(0, n - s),)]], axis=a)
+    return x if axes else astype(x, x.dtype)
+
+
+def squeeze(x, /, axis):
+    """x without axes of size 1, a view."""
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = {_axis(a, x.ndim) for a in axes}
+    for a in axes:
+        if x.shape[a] != 1:
+            raise ValueError("cannot select an axis to squeeze out which has size not equal to one: "
+                             f"axis {a} of {x.shape}")
+    return _core.reshape(x, tuple(n for a, n in enumerate(x.shape) if a not in axes), None)
+
+
+def stack(arrays, /, *, axis=0):
+    """Joins arrays of one shape along a new axis."""
+    arrays = list(arrays)
+    if not arrays:
+        raise ValueError("stack: need at least one array")
+    shapes = {a.shape for a in arrays}
+    if len(shapes) > 1:
+        raise ValueError(f"stack: all input arrays must have the same shape: got {sorted(shapes)}")
+    return _core.concat([expand_dims(a, axis) for a in arrays], axis)
+
+
+def tile(x, repetitions, /):
+    """x repeated along each of its last axes."""
+    repetitions = (repetitions,) if isinstance(repetitions, int) else tuple(repetitions)
+    n = max_of(x.ndim, len(repetitions))
+    repetitions = (1,) * (n - len(repetitions)) + repetitions
+    shape = (1,) * (n - x.ndim) + x.shape
+    x = reshape(x, shape)
+    for a, times in enumerate(repetitions):
+        if times != 1:
+            x = concat([x] * times, axis=a) if times else x[(_ANY,) * a + (slice(0, 0),)]
+    return astype(x, x.dtype)
+
+
+def max_of(a, b):
+    return a if a > b else b
+
+
+def unstack(x, /, *, axis=0):
+    """The slices of x along an axis, views without it."""
+    a = _axis(axis, x.ndim)
+    return tuple(x[(_ANY,) * a + (i,)] for i in range(x.shape[a]))
+
+
+# Indexing, searching, sorting, sets.
+
+def take(x, indices, /, *, axis=None):
+    """The elements of an axis that integers name, in their order."""
+    if axis is None:
+        if x.ndim != 1:
+            raise ValueError(f"take: axis must be given for an array of {x.ndim} axes")
+        axis = 0
+    return x[(_ANY,) * _axis(axis, x.ndim) + (indices,)]
+
+
+def take_along_axis(x, indices, /, *, axis=-1):
+    """One element of x per index along an axis; the other axes broadcast."""
+    a = _axis(axis, x.ndim)
+    if indices.ndim != x.ndim:
+        raise ValueError(f"take_along_axis: x has {x.ndim} axes, indices have {indices.ndim}")
+    if not x._on_host or not indices._on_host:
+        from ._functions import gather_elements
+        return gather_elements(x, indices, axis=a)
+    rest = broadcast_shapes(x.shape[:a] + (1,) + x.shape[a + 1:], indices.shape[:a] + (1,) + indices.shape[a + 1:])
+    x = broadcast_to(x, rest[:a] + (x.shape[a],) + rest[a + 1:])
+    indices = broadcast_to(indices, rest[:a] + (indices.shape[a],) + rest[a + 1:])
+    key = tuple(indices if i == a else reshape(arange(x.shape[i]), (-1,) + (1,) * (x.ndim - i - 1))
+                for i in range(x.ndim))
+    return x[key]
+
+
+def argmax(x, /, *, axis=None, keepdims=False):
+    """int64: the index of the first largest element along an axis, or of the flattened array."""
+    return _core.position_of(True, x, axis, keepdims)
+
+
+def argmin(x, /, *, axis=None, keepdims=False):
+    """int64: the index of the first smallest element along an axis, or of the flattened array."""
+    return _core.position_of(False, x, axis, keepdims)
+
+
+def count_nonzero(x, /, *, axis=None, keepdims=False):
+    """int64: how many elements differ from 0."""
+    differ = x if x.dtype == bool else not_equal(x, 0)
+    return sum(differ, axis=axis, keepdims=keepdims, dtype=int64)
+
+
+def nonzero(x, /):
+    """Where x differs from 0: one vector of int64 per axis."""
+    return _core.nonzero(x)
+
+
+def searchsorted(x1, x2, /, *, side="left", sorter=None):
+    """int64: where values x2 belong in the sorted x1, left or right of equal ones."""
+    if side not in ("left", "right"):
+        raise ValueError(f"searchsorted: side must be 'left' or 'right', got {side!r}")
+    if not isinstance(x2, Array):
+        x2 = asarray(x2, dtype=_core.joined(x1.dtype, x2))
+    return _core.searchsorted(x1, x2, side == "right", sorter)
+
+
+def where(condition, x1, x2, /):
+    """x1 where the condition holds, else x2; all three broadcast."""
+    return _core.where(condition, x1, x2)
+
+
+unique_all_result = namedtuple("unique_all_result", "values indices inverse_indices counts")
+unique_counts_result = namedtuple("unique_counts_result", "values counts")
+unique_inverse_result = namedtuple("unique_inverse_result", "values inverse_indices")
+
+
+def unique_all(x, /):
+    """The distinct elements, ascending, where each occurs first, which one each element is, and how often each occurs."""
+    return unique_all_result(*_core.unique(x))
+
+
+def unique_counts(x, /):
+    """The distinct elements, ascending, and how often each occurs."""
+    values, _, _, counts = _core.unique(x)
+    return unique_counts_result(values, counts)
+
+
+def unique_inverse(x, /):
+    """The distinct elements, ascending, and which one each element of x is."""
+    values, _, inverse, _ = _core.unique(x)
+    return unique_inverse_result(values, inverse)
+
+
+def unique_values(x, /):
+    """The distinct elements, ascending."""
+    return _core.unique(x)[0]
+
+
+def isin(x1, x2, /, *, invert=False):
+    """bool: whether each element of x1 occurs in x2."""
+    if not isinstance(x1, Array):
+        x1 = asarray(x1, dtype=_core.joined(x2.dtype, x1))
+    if not isinstance(x2, Array):
+        x2 = asarray(x2, dtype=_core.joined(x1.dtype, x2))
+    t = _core.promoted(x1.dtype, x2.dtype)
+    x1, values = astype(x1, t, copy=False), unique_values(astype(x2, t, copy=False))
+    if values.size == 0:
+        return full(x1.shape, invert, dtype=bool)
+    at = _core.searchsorted(values, x1, False, None)
+    found = equal(take(values, minimum(at, values.size - 1), axis=0), x1)
+    return ~found if invert else found
+
+
+def sort(x, /, *, axis=-1, descending=False, stable=True):
+    """The elements along an axis in ascending order, NaN last."""
+    return _core.sort(x, axis, descending, stable, False)
+
+
+def argsort(x, /, *, axis=-1, descending=False, stable=True):
+    """int64: the indices that sort x along an axis."""
+    return _core.sort(x, axis, descending, stable, True)
+
+
+# Statistics.
+
+def sum(x, /, *, axis=None, dtype=None, keepdims=False):
+    """Sums over axes; of signed integers in int64, of unsigned ones in uint64."""
+    return _core.reduce(0, x, axis, keepdims, dtype)
+
+
+def prod(x, /, *, axis=None, dtype=None, keepdims=False):
+    """Products over axes; of signed integers in int64, of unsigned ones in uint64."""
+    return _core.reduce(1, x, axis, keepdims, dtype)
+
+
+def max(x, /, *, axis=None, keepdims=False):
+    """The largest elements over axes; a NaN wins."""
+    return _core.reduce(2, x, axis, keepdims, None)
+
+
+def min(x, /, *, axis=None, keepdims=False):
+    """The smallest elements over axes; a NaN wins."""
+    return _core.reduce(3, x, axis, keepdims, None)
+
+
+def any(x, /, *, axis=None, keepdims=False):
+    """bool: whether any element differs from 0."""
+    return _core.reduce(4, x, axis, keepdims, None)
+
+
+def all(x, /, *, axis=None, keepdims=False):
+    """bool: whether all elements differ from 0."""
+    return _core.reduce(5, x, axis, keepdims, None)
+
+
+def _count(x, axis):
+    axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    n = 1
+    for a in axes:
+        n *= x.shape[_axis(a, x.ndim)]
+    return n
+
+
+_HALVES = (float16, bfloat16)
+
+
+def mean(x, /, *, axis=None, keepdims=False):
+    """Means over axes; of integers in float32."""
+    _array(x, "mean")
+    if isdtype(x.dtype, ("bool", "integral")):
+        x = astype(x, float32)
+    t = float32 if x.dtype in _HALVES else x.dtype
+    y = sum(x, axis=axis, keepdims=keepdims, dtype=t) / _divisor(_count(x, axis), t)
+    return astype(y, x.dtype, copy=False)
+
+
+def _divisor(n, t):
+    return asarray(float(n), dtype=t)
+
+
+def var(x, /, *, axis=None, correction=0.0, keepdims=False):
+    """Sums of squared differences from the mean, divided by n - correction."""
+    _array(x, "var")
+    if isdtype(x.dtype, ("bool", "integral")):
+        x = astype(x, float32)
+    t, n = x.dtype, _count(x, axis)
+    if t == complex64 or t == complex128:
+        real = {complex64: float32, complex128: float64}[t]
+        away = subtract(x, mean(x, axis=axis, keepdims=True))
+        total = sum(square(away.real) + square(away.imag), axis=axis, keepdims=keepdims, dtype=real)
+        return total / _divisor(n - correction if n > correction else 0, real)
+    if x._on_host and t != float64:
+        x = astype(x, float64)
+    away = subtract(x, mean(x, axis=axis, keepdims=True))
+    y = sum(square(away), axis=axis, keepdims=keepdims) / _divisor(n - correction if n > correction else 0, x.dtype)
+    return astype(y, t, copy=False)
+
+
+def std(x, /, *, axis=None, correction=0.0, keepdims=False):
+    """The square root of var."""
+    return sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+
+
+def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
+    """Element i is the sum of elements 0 to i along the axis; include_initial puts 0 in front."""
+    return _running(0, x, axis, dtype, include_initial)
+
+
+def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
+    """Element i is the product of elements 0 to i along the axis; include_initial puts 1 in front."""
+    return _running(1, x, axis, dtype, include_initial)
+
+
+def _running(how, x, axis, dtype, include_initial):
+    if axis is None:
+        if x.ndim > 1:
+            raise ValueError(f"cumulative: axis must be given for an array of {x.ndim} axes")
+        x, axis = reshape(x, (-1,)), 0
+    return _core.running(how, x, axis, dtype, include_initial)
+
+
+def clip(x, /, min=None, max=None):
+    """min(max(x, low), high); x where neither is given."""
+    y = x
+    if min is not None:
+        y = maximum(y, _bound(min, x))
+    if max is not None:
+        y = minimum(y, _bound(max, x))
+    return astype(y, x.dtype, copy=y is x)
+
+
+def _bound(b, x):
+    return astype(b, x.dtype, copy=False) if isinstance(b, Array) and isdtype(x.dtype, "integral") and b.dtype == x.dtype else b
+
+
+def real(x, /):
+    """The real part, a view; x itself where it is not complex."""
+    return _core.part(_array(x, "real"), 0)
+
+
+def imag(x, /):
+    """The imaginary part, a view."""
+    return _core.part(_array(x, "imag"), 1)
+
+
+def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
+    """Differences of neighbors along the axis, n times; of bool, whether they differ."""
+    a = _axis(axis, x.ndim)
+    if n < 0:
+        raise ValueError(f"diff: order must be non-negative, got {n}")
+    parts = [p for p in (prepend, x, append) if p is not None]
+    if len(parts) > 1:
+        parts = [p if p.ndim else broadcast_to(p, x.shape[:a] + (1,) + x.shape[a + 1:]) for p in parts]
+        x = concat(parts, axis=a)
+    for _ in range(n):
+        before = (_ANY,) * a
+        left, right = x[before + (slice(1, None),)], x[before + (slice(None, -1),)]
+        x = not_equal(left, right) if x.dtype == bool else subtract(left, right)
+    return x
+
+
+# Contractions.
+
+def matmul(x1, x2, /):
+    """(..., M, K) x (..., K, N) -> (..., M, N); batch axes broadcast, vectors are rows and columns."""
+    return _core.matmul(x1, x2)
+
+
+def matrix_transpose(x, /):
+    """The last two axes swapped, a view."""
+    return _core.transposed(x, True)
+
+
+def tensordot(x1, x2, /, *, axes=2):
+    """Products summed over axes of x1 and x2 that correspond."""
+    if isinstance(axes, int):
+        if axes < 0 or axes > x1.ndim or axes > x2.ndim:
+            raise ValueError(f"tensordot: {axes} axes of arrays that have {x1.ndim} and {x2.ndim}")
+        left, right = list(range(x1.ndim - axes, x1.ndim)), list(range(axes))
+    else:
+        left, right = ([a] if isinstance(a, int) else list(a) for a in axes)
+        left, right = [_axis(a, x1.ndim) for a in left], [_axis(a, x2.ndim) for a in right]
+    if [x1.shape[a] for a in left] != [x2.shape[a] for a in right]:
+        raise ValueError(f"tensordot: shape mismatch for sum: {x1.shape} over {left} and {x2.shape} over {right}")
+    kept1 = [a for a in range(x1.ndim) if a not in left]
+    kept2 = [a for a in range(x2.ndim) if a not in right]
+    shape = tuple(x1.shape[a] for a in kept1) + tuple(x2.shape[a] for a in kept2)
+    inner = 1
+    for a in left:
+        inner *= x1.shape[a]
+    rows, columns = 1, 1
+    for a in kept1:
+        rows *= x1.shape[a]
+    for a in kept2:
+        columns *= x2.shape[a]
+    y = matmul(reshape(permute_dims(x1, tuple(kept1 + left)), (rows, inner)),
+               reshape(permute_dims(x2, tuple(right + kept2)), (inner, columns)))
+    return reshape(y, shape)
+
+
+def vecdot(x1, x2, /, *, axis=-1):
+    """Sums of conj(x1) x2 over an axis; the others broadcast."""
+    from ._functions import conj
+    n = max_of(x1.ndim, x2.ndim)
+    if not -n <= axis < 0 and not 0 <= axis < n or x1.ndim == 0 or x2.ndim == 0:
+        raise IndexError(f"vecdot: axis {axis} is out of bounds for arrays of {x1.ndim} and {x2.ndim} axes")
+    if x1.shape[axis] != x2.shape[axis]:
+        raise ValueError(f"vecdot: sizes of axis {axis} differ: {x1.shape} and {x2.shape}")
+    t = _core.promoted(x1.dtype, x2.dtype)
+    return sum(multiply(conj(x1), x2), axis=axis, dtype=t)
+
+
+class _Info:
+    """What __array_namespace_info__ returns."""
+
+    def capabilities(self):
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8}
+
+    def default_device(self):
+        return "cpu"
+
+    def devices(self):
+        return ("cpu",)
+
+    def default_dtypes(self, *, device=None):
+        return {"real floating": float32, "complex floating": complex64, "integral": int64, "indexing": int64}
+
+    def dtypes(self, *, device=None, kind=None):
+        kinds = ("bool", "numeric") if kind is None else kind if isinstance(kind, tuple) else (kind,)
+        standard = [t for t in (bool, *_KINDS["numeric"]) if t not in _HALVES]
+        return {t.name: t for t in standard if isdtype(t, kinds)}
+
+
+def __array_namespace_info__():
+    """What the namespace can do: devices, element types, defaults."""
+    return _Info()

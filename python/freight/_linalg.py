@@ -1,0 +1,274 @@
+"""The standard's linalg extension: real matrices by the library's ops, complex ones on the host."""
+from collections import namedtuple
+
+from . import _core
+from . import _array_api as xp
+from ._functions import _call, abs, conj, sqrt
+from ._array_api import matmul, matrix_transpose, tensordot, vecdot, inf  # noqa: F401
+
+EighResult = namedtuple("EighResult", "eigenvalues eigenvectors")
+EigResult = namedtuple("EigResult", "eigenvalues eigenvectors")
+QRResult = namedtuple("QRResult", "Q R")
+SlogdetResult = namedtuple("SlogdetResult", "sign logabsdet")
+SVDResult = namedtuple("SVDResult", "U S Vh")
+
+
+class LinAlgError(ValueError):
+    """A matrix that cannot be factorized: singular, or not positive definite."""
+
+
+def _matrix(x, function, square=False):
+    xp._array(x, function)
+    if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
+        raise LinAlgError(f"{function}: expected {'square ' if square else ''}matrices, got shape {x.shape}")
+    return xp.astype(x, xp.float32) if xp.isdtype(x.dtype, ("bool", "integral")) else x
+
+
+def _is_complex(x):
+    return xp.isdtype(x.dtype, "complex floating")
+
+
+def _real(x):
+    return {xp.complex64: xp.float32, xp.complex128: xp.float64}.get(x.dtype, x.dtype)
+
+
+def _complex(x):
+    return {xp.float64: xp.complex128, xp.complex128: xp.complex128}.get(x.dtype, xp.complex64)
+
+
+def _factorized(name, *arguments):
+    try:
+        return _call(name, *arguments)
+    except ValueError as error:
+        raise LinAlgError(str(error)) from None
+
+
+def cholesky(x, /, *, upper=False):
+    """L with L L^H = x, or upper U with U^H U = x; LinAlgError where x is not positive definite."""
+    x = _matrix(x, "cholesky", square=True)
+    if not _is_complex(x):
+        return _factorized("cholesky", x, upper)
+    try:
+        y = _core.complex_cholesky(conj(matrix_transpose(x)) if upper else x)
+    except ValueError as error:
+        raise LinAlgError(str(error)) from None
+    return xp.astype(conj(matrix_transpose(y)) if upper else y, x.dtype)
+
+
+def cross(x1, x2, /, *, axis=-1):
+    """The cross product of vectors of 3 numbers along an axis; the others broadcast."""
+    n = xp.max_of(x1.ndim, x2.ndim)
+    if x1.ndim == 0 or x2.ndim == 0 or x1.shape[axis] != 3 or x2.shape[axis] != 3:
+        raise ValueError(f"cross: expected 3 numbers along axis {axis}, got shapes {x1.shape} and {x2.shape}")
+    x1, x2 = xp.broadcast_arrays(x1, x2)
+    a = xp._axis(axis, n)
+    (a0, a1, a2), (b0, b1, b2) = xp.unstack(x1, axis=a), xp.unstack(x2, axis=a)
+    return xp.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], axis=a)
+
+
+def det(x, /):
+    """The determinant."""
+    x = _matrix(x, "det", square=True)
+    return xp.astype(_core.complex_lu(x)[2], x.dtype) if _is_complex(x) else _call("det", x)
+
+
+def diagonal(x, /, *, offset=0):
+    """(..., M, N) -> (..., elements at (i, i + offset)), a view."""
+    return _core.diagonal(x, offset)
+
+
+def eigh(x, /):
+    """Eigenvalues, ascending, and eigenvectors in columns, of symmetric or Hermitian matrices."""
+    x = _matrix(x, "eigh", square=True)
+    if not _is_complex(x):
+        return EighResult(*_call("eigh", x, False))
+    values, vectors = _core.complex_eigh(x)
+    return EighResult(xp.astype(values, _real(x)), xp.astype(vectors, x.dtype))
+
+
+def eigvalsh(x, /):
+    """The eigenvalues of eigh."""
+    x = _matrix(x, "eigvalsh", square=True)
+    return eigh(x).eigenvalues if _is_complex(x) else _call("eigvalsh", x, False)
+
+
+def _joined(re, im):
+    y = xp.empty(re.shape, dtype=_complex(re))
+    y.real[...] = re
+    y.imag[...] = im
+    return y
+
+
+def eig(x, /):
+    """Eigenvalues and eigenvectors in columns, complex, of any square matrices."""
+    x = _matrix(x, "eig", square=True)
+    if not _is_complex(x):
+        values_re, values_im, vectors_re, vectors_im = _call("eig", x)
+        return EigResult(_joined(values_re, values_im), _joined(vectors_re, vectors_im))
+    values, vectors = _core.complex_eig(x)
+    return EigResult(xp.astype(values, x.dtype), xp.astype(vectors, x.dtype))
+
+
+def eigvals(x, /):
+    """The eigenvalues of eig."""
+    x = _matrix(x, "eigvals", square=True)
+    return eig(x).eigenvalues if _is_complex(x) else _joined(*_call("eigvals", x))
+
+
+def inv(x, /):
+    """The inverse; LinAlgError where x is singular."""
+    x = _matrix(x, "inv", square=True)
+    if not _is_complex(x):
+        return _factorized("inv", x)
+    unit = xp.broadcast_to(xp.eye(x.shape[-1], dtype=x.dtype), x.shape)
+    return solve(x, unit)
+
+
+def matrix_norm(x, /, *, keepdims=False, ord="fro"):
+    """A norm of each matrix: "fro", "nuc", 1, 2, inf or their negatives."""
+    x = _matrix(x, "matrix_norm")
+    if ord == "fro":
+        y = vector_norm(x, axis=(-2, -1), keepdims=True)
+    elif ord == "nuc":
+        y = xp.expand_dims(xp.sum(svdvals(x), axis=-1), (-2, -1))
+    elif ord in (2, -2):
+        y = xp.expand_dims((xp.max if ord > 0 else xp.min)(svdvals(x), axis=-1), (-2, -1))
+    elif ord in (1, -1, inf, -inf):
+        sums = xp.sum(abs(x), axis=-2 if ord in (1, -1) else -1, keepdims=True)
+        y = (xp.max if ord > 0 else xp.min)(sums, axis=(-2, -1), keepdims=True)
+    else:
+        raise ValueError(f"matrix_norm: ord must be 'fro', 'nuc', 1, 2, inf or a negative of these, got {ord!r}")
+    return y if keepdims else xp.squeeze(y, (-2, -1))
+
+
+def matrix_power(x, n, /):
+    """x times itself, n times; of a negative n the inverse."""
+    xp._array(x, "matrix_power")
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise LinAlgError(f"matrix_power: expected square matrices, got shape {x.shape}")
+    if n < 0:
+        x, n = inv(x), -n
+    result = None
+    while n:
+        if n & 1:
+            result = x if result is None else matmul(result, x)
+        n >>= 1
+        x = matmul(x, x) if n else x
+    if result is None:
+        return xp.astype(xp.broadcast_to(xp.eye(x.shape[-1], dtype=x.dtype), x.shape), x.dtype)
+    return xp.astype(result, result.dtype)
+
+
+def _tolerance(s, x, rtol):
+    if rtol is None:
+        rtol = xp.finfo(x.dtype).eps * xp.max_of(x.shape[-1], x.shape[-2])
+    largest = xp.max(s, axis=-1, keepdims=True) if s.shape[-1] else xp.zeros(s.shape[:-1] + (1,), dtype=s.dtype)
+    if isinstance(rtol, _core.Array):
+        rtol = xp.astype(xp.expand_dims(rtol, -1), s.dtype)
+    return largest * rtol
+
+
+def matrix_rank(x, /, *, rtol=None):
+    """int64: how many singular values exceed rtol times the largest."""
+    x = _matrix(x, "matrix_rank")
+    s = svdvals(x)
+    return xp.count_nonzero(s > _tolerance(s, x, rtol), axis=-1)
+
+
+def outer(x1, x2, /):
+    """x1 (N), x2 (M) -> (N, M)."""
+    if x1.ndim != 1 or x2.ndim != 1:
+        raise ValueError(f"outer: expected two vectors, got shapes {x1.shape} and {x2.shape}")
+    return xp.expand_dims(x1, 1) * xp.expand_dims(x2, 0)
+
+
+def pinv(x, /, *, rtol=None):
+    """The pseudo-inverse: singular values up to rtol times the largest count as 0."""
+    x = _matrix(x, "pinv")
+    u, s, vh = svd(x, full_matrices=False)
+    counts = s > _tolerance(s, x, rtol)
+    inverse = xp.where(counts, 1 / xp.where(counts, s, 1.0), 0.0)
+    return matmul(conj(matrix_transpose(vh)) * xp.astype(xp.expand_dims(inverse, -2), x.dtype), conj(matrix_transpose(u)))
+
+
+def qr(x, /, *, mode="reduced"):
+    """Q with orthonormal columns and upper triangular R: x = Q R."""
+    x = _matrix(x, "qr")
+    if mode not in ("reduced", "complete"):
+        raise ValueError(f"qr: mode must be 'reduced' or 'complete', got {mode!r}")
+    if not _is_complex(x):
+        return QRResult(*_call("qr", x, mode))
+    q, r = _core.complex_qr(x, mode == "complete")
+    return QRResult(xp.astype(q, x.dtype), xp.astype(r, x.dtype))
+
+
+def slogdet(x, /):
+    """The determinant as its sign and the logarithm of its absolute value."""
+    x = _matrix(x, "slogdet", square=True)
+    if not _is_complex(x):
+        return SlogdetResult(*_call("slogdet", x))
+    s, l, _ = _core.complex_lu(x)
+    return SlogdetResult(xp.astype(s, x.dtype), xp.astype(l, _real(x)))
+
+
+def solve(x1, x2, /):
+    """The solution of x1 y = x2, for x2 (N) or (..., N, K); LinAlgError where x1 is singular."""
+    x1 = _matrix(x1, "solve", square=True)
+    t = xp.result_type(x1, x2)
+    vector = x2.ndim == 1
+    b = xp.expand_dims(x2, -1) if vector else x2
+    if b.shape[-2] != x1.shape[-1]:
+        raise ValueError(f"solve: {x1.shape} and {x2.shape} do not match: {x1.shape[-1]} unknowns, {b.shape[-2]} rows")
+    batch = xp.broadcast_shapes(x1.shape[:-2], b.shape[:-2])
+    a = xp.astype(xp.broadcast_to(x1, batch + x1.shape[-2:]), t)
+    b = xp.astype(xp.broadcast_to(b, batch + b.shape[-2:]), t)
+    if _is_complex(a):
+        try:
+            y = xp.astype(_core.complex_solve(a, b), t)
+        except ValueError as error:
+            raise LinAlgError(str(error)) from None
+    else:
+        y = _factorized("solve", a, b)
+    return xp.squeeze(y, -1) if vector else y
+
+
+def svd(x, /, *, full_matrices=True):
+    """x = U diag(S) Vh, with S descending."""
+    x = _matrix(x, "svd")
+    if not _is_complex(x):
+        return SVDResult(*_call("svd", x, full_matrices))
+    u, s, vh = _core.complex_svd(x, full_matrices)
+    return SVDResult(xp.astype(u, x.dtype), xp.astype(s, _real(x)), xp.astype(vh, x.dtype))
+
+
+def svdvals(x, /):
+    """The singular values, descending."""
+    x = _matrix(x, "svdvals")
+    return svd(x, full_matrices=False).S if _is_complex(x) else _call("svdvals", x)
+
+
+def trace(x, /, *, offset=0, dtype=None):
+    """The sum of a diagonal."""
+    return xp.sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
+
+
+def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
+    """sum(|x|^ord)^(1/ord) over axes; 0 counts what differs from 0, infinities are the extremes."""
+    xp._array(x, "vector_norm")
+    if xp.isdtype(x.dtype, ("bool", "integral")):
+        x = xp.astype(x, xp.float32)
+    size = abs(x)
+    if ord == inf:
+        return xp.max(size, axis=axis, keepdims=keepdims)
+    if ord == -inf:
+        return xp.min(size, axis=axis, keepdims=keepdims)
+    if ord == 0:
+        return xp.astype(xp.count_nonzero(size, axis=axis, keepdims=keepdims), size.dtype)
+    if ord == 1:
+        return xp.sum(size, axis=axis, keepdims=keepdims)
+    t = size.dtype
+    if size._on_host and t != xp.float64:  # squares neither overflow nor vanish
+        size = xp.astype(size, xp.float64)
+    if ord == 2:
+        return xp.astype(sqrt(xp.sum(size * size, axis=axis, keepdims=keepdims)), t)
+    return xp.astype(xp.sum(size**ord, axis=axis, keepdims=keepdims) ** (1 / ord), t)

@@ -1,0 +1,253 @@
+"""Methods and attributes of freight.Array that are functions of the package, and its text form."""
+from . import _array_api as xp
+from . import _core, _functions
+from ._core import Array
+from ._print import array_text
+
+
+def _reduction(function):
+    def method(self, axis=None, **keywords):
+        return function(self, axis=axis, **keywords)
+    method.__name__ = function.__name__
+    method.__doc__ = function.__doc__
+    return method
+
+
+for _name in ("sum", "prod", "mean", "std", "var", "min", "max", "any", "all", "argmax", "argmin"):
+    setattr(Array, _name, _reduction(getattr(xp, _name)))
+Array.cumsum = _reduction(xp.cumulative_sum)
+Array.cumprod = _reduction(xp.cumulative_prod)
+
+
+def _method(function):
+    setattr(Array, function.__name__, function)
+    return function
+
+
+@_method
+def astype(self, dtype, copy=True):
+    """The array converted to another element type."""
+    return xp.astype(self, dtype, copy=copy)
+
+
+@_method
+def reshape(self, *shape, copy=None):
+    """The same elements under another shape, a view where the layout allows it."""
+    return _core.reshape(self, shape[0] if len(shape) == 1 else shape, copy)
+
+
+@_method
+def transpose(self, *axes):
+    """The axes in another order, reversed where none is given; a view."""
+    if not axes:
+        return self.T
+    return _core.permute_dims(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+
+
+@_method
+def swapaxes(self, axis1, axis2):
+    """Two axes swapped, a view."""
+    order = list(range(self.ndim))
+    axis1, axis2 = xp._axis(axis1, self.ndim), xp._axis(axis2, self.ndim)
+    order[axis1], order[axis2] = order[axis2], order[axis1]
+    return _core.permute_dims(self, tuple(order))
+
+
+@_method
+def squeeze(self, axis=None):
+    """The array without axes of size 1, a view."""
+    return xp.squeeze(self, tuple(a for a, n in enumerate(self.shape) if n == 1) if axis is None else axis)
+
+
+@_method
+def flatten(self):
+    """The elements in row-major order, a copy."""
+    return _core.reshape(self, (-1,), True)
+
+
+@_method
+def ravel(self):
+    """The elements in row-major order, a view where the layout allows it."""
+    return _core.reshape(self, (-1,), None)
+
+
+@_method
+def copy(self):
+    """The elements in memory of their own."""
+    return _core.astype(self, None, True)
+
+
+@_method
+def fill(self, value):
+    """Assigns one number to every element."""
+    self[...] = value
+
+
+@_method
+def clip(self, min=None, max=None):
+    """min(max(x, low), high)."""
+    return xp.clip(self, min, max)
+
+
+@_method
+def round(self):
+    """The nearest whole numbers, halves to even."""
+    return _functions.round(self)
+
+
+@_method
+def conj(self):
+    """The complex conjugate."""
+    return _functions.conj(self)
+
+
+@_method
+def argsort(self, axis=-1, descending=False, stable=True):
+    """int64: the indices that sort the array along an axis."""
+    return xp.argsort(self, axis=axis, descending=descending, stable=stable)
+
+
+@_method
+def nonzero(self):
+    """Where elements differ from 0: one vector of int64 per axis."""
+    return xp.nonzero(self)
+
+
+@_method
+def repeat(self, repeats, axis=None):
+    """Each element of the axis several times."""
+    return xp.repeat(self, repeats, axis=axis)
+
+
+@_method
+def take(self, indices, axis=None):
+    """The elements of an axis that integers name."""
+    return xp.take(self if axis is not None else self.ravel(), xp.asarray(indices), axis=axis)
+
+
+@_method
+def dot(self, other):
+    """The matrix product."""
+    return self @ other
+
+
+@_method
+def to_device(self, device, /, *, stream=None):
+    """The array on another device: "cpu", "cuda:0", "opencl:0"."""
+    if stream is not None:
+        raise ValueError(f"to_device: streams are Freight's own: got {stream!r}")
+    if device == self.device:
+        return self
+    return _core.to_host(self) if device == "cpu" else _core.to_device(self, device)
+
+
+Array.to = to_device
+
+
+@_method
+def cpu(self):
+    """The array on the host."""
+    return self.to_device("cpu")
+
+
+@_method
+def numpy(self):
+    """A NumPy array of the same memory; of bfloat16 by ml_dtypes, or else in float32."""
+    return self.__array__()
+
+
+@_method
+def __array__(self, dtype=None, copy=None):
+    import numpy
+    if self.dtype == _core.bfloat16:
+        try:
+            import ml_dtypes
+        except ImportError:
+            y = numpy.asarray(memoryview(_core.astype(self, _core.float32, True)))
+        else:
+            y = numpy.asarray(memoryview(_core.reinterpreted(self, _core.uint16))).view(ml_dtypes.bfloat16)
+    else:
+        y = numpy.asarray(memoryview(self))
+    if dtype is not None and y.dtype != dtype:
+        if copy is False:
+            raise ValueError(f"__array__: {self.dtype} becomes {dtype} only by a copy, and copy=False forbids it")
+        return y.astype(dtype)
+    return y.copy() if copy else y
+
+
+Array.__array_ufunc__ = None  # numpy_array * x is Freight's, or an error
+
+
+@_method
+def __array_namespace__(self, /, *, api_version=None):
+    if api_version is not None and api_version not in ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12"):
+        raise ValueError(f"__array_namespace__: unknown version {api_version!r} of the array API standard")
+    from . import xp as namespace
+    return namespace
+
+
+@_method
+def __dlpack__(self, /, *, stream=None, max_version=None, dl_device=None, copy=None):
+    return _core.to_dlpack(self, stream, max_version, dl_device, copy)
+
+
+@_method
+def __dlpack_device__(self, /):
+    return (1, 0)  # kDLCPU: elements on other devices are brought to the host
+
+
+@_method
+def __iter__(self):
+    if self.ndim == 0:
+        raise TypeError("iteration over an array without axes")
+    return (self[i] for i in range(self.shape[0]))
+
+
+@_method
+def __contains__(self, value):
+    return bool(xp.any(self == value))
+
+
+@_method
+def __repr__(self):
+    return array_text(self, name="Array")
+
+
+@_method
+def __str__(self):
+    return array_text(self)
+
+
+@_method
+def __format__(self, spec):
+    return format(self.item(), spec) if spec and self.ndim == 0 else str(self)
+
+
+@_method
+def __copy__(self):
+    return _core.astype(self, None, True)
+
+
+@_method
+def __deepcopy__(self, memo):
+    return _core.astype(self, None, True)
+
+
+def _unpickle(version, dtype, shape, data):
+    """Makes the array that __reduce__ wrote; later versions read what earlier ones wrote."""
+    if version != 1:
+        raise ValueError(f"pickle: this array was written by a later version of freight (format {version}, expected 1)")
+    return _core.from_bytes(data, dtype, shape)
+
+
+@_method
+def __reduce__(self):
+    return _unpickle, (1, self.dtype.name, self.shape, _core.to_bytes(self))
+
+
+def _dtype_named(name):
+    return getattr(_core, name)
+
+
+_core.dtype.__reduce__ = lambda self: (_dtype_named, (self.name,))
+_core.dtype.__hash__ = object.__hash__

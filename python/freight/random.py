@@ -1,0 +1,73 @@
+"""Random arrays: a default generator with a seed, and explicit keys.
+
+The same seed gives the same numbers on every device and for any number of threads. A key is two numbers (seed, position);
+draws by a key change no state, so that they give the same numbers again, in jit too.
+"""
+from . import _array_api as xp
+from . import _core
+from ._array_api import asarray, astype, float32
+
+
+def seed(value):
+    """Sets the seed of the default generator."""
+    _core.seed(value)
+
+
+def key(seed):
+    """An explicit key: an array of two int64."""
+    return asarray([seed, 0], dtype=xp.int64)
+
+
+def split(key, count=2):
+    """Several keys that follow from one, for draws that are independent of each other."""
+    return tuple(xp.stack([key[0], key[1] * 6364136223846793005 + (2 * i + 1)]) for i in range(count))
+
+
+def _shape(shape):
+    return (shape,) if isinstance(shape, int) else tuple(shape)
+
+
+def uniform(shape=(), low=0.0, high=1.0, *, dtype=float32, key=None):
+    """Numbers in [low, high)."""
+    return astype(_core.random(True, _shape(shape), key) * (high - low) + low, dtype, copy=False)
+
+
+def normal(shape=(), mean=0.0, std=1.0, *, dtype=float32, key=None):
+    """Normally distributed numbers."""
+    return astype(_core.random(False, _shape(shape), key) * std + mean, dtype, copy=False)
+
+
+def randint(low, high=None, shape=(), *, key=None):
+    """int64 in [low, high), or in [0, low); at most 2^24 different ones."""
+    if high is None:
+        low, high = 0, low
+    if not 0 < high - low <= 2**24:
+        raise ValueError(f"randint: the range must have 1 to 2^24 numbers, got [{low}, {high})")
+    drawn = astype(_core.random(True, _shape(shape), key) * float(high - low), xp.int64)
+    return xp.minimum(drawn, high - low - 1) + low
+
+
+def bernoulli(p, shape=(), *, key=None):
+    """bool, true with probability p."""
+    return _core.random(True, _shape(shape), key) < p
+
+
+def permutation(n, *, key=None):
+    """int64: 0, 1, ..., n - 1 in random order; of an array, its rows."""
+    if isinstance(n, _core.Array):
+        return xp.take(n, permutation(n.shape[0], key=key), axis=0)
+    return xp.argsort(_core.random(True, (n,), key), stable=True)
+
+
+def choice(n, shape=(), *, replace=True, key=None):
+    """Elements of 0, ..., n - 1, or of an array's rows, drawn at random."""
+    if isinstance(n, _core.Array):
+        return xp.take(n, choice(n.shape[0], shape, replace=replace, key=key), axis=0)
+    if replace:
+        return randint(0, n, shape, key=key)
+    count = 1
+    for s in _shape(shape):
+        count *= s
+    if count > n:
+        raise ValueError(f"choice: cannot draw {count} of {n} without replacement")
+    return xp.reshape(permutation(n, key=key)[:count], _shape(shape))

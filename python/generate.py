@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Writes the modules and stubs of the package that follow from the library's signatures: usage: generate.py PACKAGE_DIR.
+
+PACKAGE_DIR has the extension module, which is asked for the signatures of public_functions() (src/freight/ops/signature.h)
+and the elementwise functions; a new function of the library needs nothing here. The tables below are the only names that
+differ between the library and the package.
+"""
+import ast
+import importlib.util
+import keyword
+import pathlib
+import sys
+
+# Functions of the library that the package has under the standard's names, with the standard's semantics.
+REPLACED = set("""
+    add subtract multiply divide negative less less_equal greater greater_equal equal not_equal remainder floor_divide
+    logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_invert shift_left shift_right
+    is_finite is_inf is_nan signbit positive trunc pow atan2 hypot logaddexp copysign nextafter maximum minimum abs sign exp
+    expm1 log log1p log2 log10 sqrt reciprocal square sin cos tan tanh sinh cosh asin acos atan asinh acosh atanh floor ceil
+    round clamp where cast sum mean max min prod any all var stddev cumsum cumprod argmax argmin reshape transpose permute
+    squeeze unsqueeze broadcast_to flip roll repeat tile diff concat stack zeros ones full arange linspace eye iota argsort
+    sort searchsorted matmul tensordot vecdot outer cross diagonal matrix_trace tril triu slice narrow select split chunk
+    cholesky det eig eigh eigvals eigvalsh inv matrix_norm matrix_power matrix_rank norm pinv qr slogdet solve svd svdvals
+    vector_norm
+""".split())
+# Names of parameters in Python.
+PARAMETERS = {"axes": "axis", "keep": "keepdims"}
+# The standard's elementwise functions: what their documents say where the library has another function or none.
+DOCS = {
+    "conj": "The complex conjugate.",
+    "divide": "x1 / x2; of integers in float32.",
+    "floor_divide": "x1 / x2 rounded down.",
+    "pow": "x1 to the power x2.",
+    "remainder": "What a division leaves, with the sign of x2.",
+}
+TYPES = {
+    "tensor": "Array", "list of tensors": "Sequence[Array]", "integer": "int", "list of integers": "Sequence[int]",
+    "integer or list of integers": "int | Sequence[int]", "number": "float", "true or false": "bool", "choice": "str",
+    "element type": "dtype", "text": "str",
+}
+
+
+def load(package):
+    [path] = package.glob("_core*.so")
+    spec = importlib.util.spec_from_file_location("_core", path)
+    core = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(core)
+    return core
+
+
+def python_name(name):
+    name = PARAMETERS.get(name, name)
+    return name + "_" if keyword.iskeyword(name) else name
+
+
+def default_of(p):
+    value = p["default"]
+    if hasattr(value, "itemsize"):  # an element type
+        return f"_core.{value.name}"
+    return repr(value)
+
+
+def sentence(text):
+    text = text[0].upper() + text[1:] if text[:1].islower() and text[1:2] not in " (_" else text
+    return text.replace("\\", "\\\\").replace('"""', "'''") + ("" if text.endswith(".") else ".")
+
+
+def parameter_text(p):
+    return python_name(p["name"]) + ("" if p["required"] else f"={default_of(p)}")
+
+
+def parameter_stub(p):
+    kind = TYPES[p["kind"]] + (" | float" if p["takes_number"] else "")
+    if p["choices"]:
+        kind = "Literal[" + ", ".join(repr(c) for c in p["choices"]) + "]"
+    optional = not p["required"] and p["default"] is None
+    return f"{python_name(p['name'])}: {kind}{' | None' if optional else ''}{'' if p['required'] else ' = ...'}"
+
+
+def elementwise(core):
+    documented = {s["name"]: s["doc"] for s in core.signatures()}
+    library = {"isfinite": "is_finite", "isinf": "is_inf", "isnan": "is_nan", "bitwise_left_shift": "shift_left",
+               "bitwise_right_shift": "shift_right"}
+    for name in sorted(n for n in vars(core.elementwise) if not n.startswith("_")):
+        operands = "x1, x2" if core.elementwise_operands(name) == 2 else "x"
+        doc = DOCS.get(name) or sentence(documented[library.get(name, name)])
+        yield name, operands, doc
+
+
+def write_functions(core, package):
+    lines = ['"""Functions that are generated from the library\'s signatures by generate.py."""',
+             "from . import _core", "", "_elementwise = _core.elementwise", "_function = _core.call_function",
+             "_names = {s['name']: i for i, s in reversed(list(enumerate(_core.signatures())))}", "", "",
+             "def _call(name, *values):",
+             '    """Calls a function of the library by name, with values in the order of its parameters."""',
+             "    return _function(_names[name], values)", ""]
+    for name, operands, doc in elementwise(core):
+        lines += ["", f"def {name}({operands}, /):", f'    """{doc}"""', f"    return _elementwise.{name}({operands})", ""]
+    exported = []
+    seen = {}
+    for index, s in enumerate(core.signatures()):
+        if s["name"] in REPLACED:
+            continue
+        if s["name"] in seen:
+            raise SystemExit(f"generate.py: overloads of {s['name']}: name one of them in the table REPLACED")
+        seen[s["name"]] = index
+        parameters = s["parameters"]
+        names = [python_name(p["name"]) for p in parameters]
+        values = "(" + ", ".join(names) + ("," if len(names) == 1 else "") + ")"
+        lines += ["", f"def {s['name']}({', '.join(parameter_text(p) for p in parameters)}):",
+                  f'    """{sentence(s["doc"])}"""', f"    return _function({index}, {values})", ""]
+        exported.append(s["name"])
+    lines += ["", f"LIBRARY = {exported!r}", ""]
+    (package / "_functions.py").write_text("\n".join(lines))
+
+
+HEADER = '''# Written by generate.py.
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, overload
+
+'''
+
+
+def annotation(name, default):
+    """The type of a parameter of the hand-written functions, by its name."""
+    known = {
+        "x": "Array", "x1": "Array | complex", "x2": "Array | complex", "arrays": "Any", "shape": "int | Sequence[int]",
+        "axis": "Any", "axes": "Any", "dtype": "Any", "device": "str | None", "keepdims": "bool", "copy": "bool | None",
+        "correction": "float", "k": "int", "offset": "int", "obj": "Any", "n": "Any", "norm": "str", "d": "float",
+        "indexing": "Literal['xy', 'ij']", "side": "Literal['left', 'right']", "descending": "bool", "stable": "bool",
+    }
+    return known.get(name, "Any")
+
+
+# What hand-written functions return; the others return an array.
+RETURNS = {
+    "isdtype": "bool", "can_cast": "bool", "result_type": "dtype", "finfo": "finfo_object", "iinfo": "iinfo_object",
+    "meshgrid": "tuple[Array, ...]", "broadcast_arrays": "tuple[Array, ...]", "broadcast_shapes": "tuple[int, ...]",
+    "unstack": "tuple[Array, ...]", "nonzero": "tuple[Array, ...]", "unique_all": "unique_all_result",
+    "unique_counts": "unique_counts_result", "unique_inverse": "unique_inverse_result", "eigh": "EighResult",
+    "eig": "EigResult", "qr": "QRResult", "slogdet": "SlogdetResult", "svd": "SVDResult",
+    "__array_namespace_info__": "Any",
+}
+
+
+def stub_of(function, indent=""):
+    """The stub of a function of a hand-written module."""
+    a = function.args
+    parts = []
+    positional = a.posonlyargs + a.args
+    defaults = [None] * (len(positional) - len(a.defaults)) + list(a.defaults)
+    for i, (p, d) in enumerate(zip(positional, defaults)):
+        parts.append(f"{p.arg}: {annotation(p.arg, d)}" + (" = ..." if d is not None else ""))
+        if a.posonlyargs and i + 1 == len(a.posonlyargs):
+            parts.append("/")
+    if a.vararg:
+        parts.append(f"*{a.vararg.arg}: Any")
+    elif a.kwonlyargs:
+        parts.append("*")
+    for p, d in zip(a.kwonlyargs, a.kw_defaults):
+        parts.append(f"{p.arg}: {annotation(p.arg, d)}" + (" = ..." if d is not None else ""))
+    return f"{indent}def {function.name}({', '.join(parts)}) -> {RETURNS.get(function.name, 'Array')}: ..."
+
+
+def functions_of(path):
+    tree = ast.parse(path.read_text())
+    return [n for n in tree.body if isinstance(n, ast.FunctionDef) and (not n.name.startswith("_") or n.name == "__array_namespace_info__")]
+
+
+def main():
+    package = pathlib.Path(sys.argv[1])
+    core = load(package)
+    write_functions(core, package)
+    stubs = pathlib.Path(__file__).parent / "stubs"
+    namedtuples = []
+    for name in ("_array_api", "_linalg"):
+        for node in ast.parse((package / f"{name}.py").read_text()).body:
+            call = getattr(node, "value", None)
+            if isinstance(node, ast.Assign) and isinstance(call, ast.Call) and getattr(call.func, "id", "") == "namedtuple":
+                title, fields = (c.value for c in call.args)
+                kind = "Any" if title in ("finfo_object", "iinfo_object") else "Array"
+                namedtuples += [f"class {title}(NamedTuple):"] + [f"    {f}: {kind}" for f in fields.split()] + [""]
+    types = [t for t in vars(core) if type(vars(core)[t]).__name__ == "dtype"]
+    standard = [stub_of(f) for f in functions_of(package / "_array_api.py")]
+    pointwise = [f"def {name}({', '.join(f'{o}: Array | complex' if ',' in operands else f'{o}: Array' for o in operands.split(', '))}, /) -> Array: ..."
+                 for name, operands, _ in elementwise(core)]
+    library = []
+    for s in core.signatures():
+        if s["name"] in REPLACED:
+            continue
+        result = "Array" if len(s["results"]) == 1 else "tuple[Array, ...]"
+        library.append(f"def {s['name']}({', '.join(parameter_stub(p) for p in s['parameters'])}) -> {result}: ...")
+    constants = ["e: float", "inf: float", "nan: float", "pi: float", "newaxis: None", ""] + [f"{t}: dtype" for t in types]
+    array = (stubs / "array.pyi").read_text()
+    package_stub = (stubs / "package.pyi").read_text()
+    extensions = {}
+    for name in ("linalg", "fft"):
+        extensions[name] = [stub_of(f) for f in functions_of(package / f"_{name}.py")]
+    (package / "__init__.pyi").write_text(
+        HEADER + "from . import fft as fft, linalg as linalg, random as random, xp as xp\n\n" + array + "\n" + "\n".join(namedtuples)
+        + "\n".join(constants + [""] + standard + pointwise + library) + "\n" + package_stub)
+    (package / "xp.pyi").write_text(
+        HEADER + "from . import fft as fft, linalg as linalg\nfrom . import Array, dtype\n\n" + "\n".join(namedtuples)
+        + "\n".join(constants + [""] + standard + pointwise) + "\n")
+    for name, stub in extensions.items():
+        more = ["matmul", "matrix_transpose", "tensordot", "vecdot"] if name == "linalg" else []
+        results = ["EighResult", "EigResult", "QRResult", "SlogdetResult", "SVDResult"] if name == "linalg" else []
+        names = ", ".join(f"{n} as {n}" for n in ["Array", *more, *results])
+        extra = "\nclass LinAlgError(ValueError): ...\n" if name == "linalg" else ""
+        (package / f"{name}.pyi").write_text(HEADER + f"from . import {names}\n\n" + "\n".join(stub) + "\n" + extra)
+
+
+if __name__ == "__main__":
+    main()

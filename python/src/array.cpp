@@ -1,0 +1,496 @@
+// freight.Array as a Python type: numbers beside arrays, operators, indexing, conversions; see array.h.
+#include "array.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "freight/ops/elementwise.h"
+#include "freight/ops/indexing.h"
+#include "freight/ops/shape.h"
+#include "index.h"
+#include "loops.h"
+
+namespace freight::python {
+
+Types& types() {
+  static Types t;
+  return t;
+}
+
+nb::object wrap(View view) {
+  nb::object o = nb::inst_alloc(types().array);
+  new (nb::inst_ptr<PyArray>(o)) PyArray{std::move(view), {}};
+  nb::inst_mark_ready(o);
+  return o;
+}
+
+nb::object wrap(Tensor tensor) {
+  nb::object o = nb::inst_alloc(types().array);
+  new (nb::inst_ptr<PyArray>(o)) PyArray{{}, std::move(tensor)};
+  nb::inst_mark_ready(o);
+  return o;
+}
+
+nb::object wrap(std::vector<Tensor> tensors) {
+  nb::list all;
+  for (Tensor& t : tensors) all.append(wrap(std::move(t)));
+  return nb::tuple(all);
+}
+
+nb::object dtype_object(DType dtype) { return nb::borrow(types().dtypes[static_cast<size_t>(dtype)]); }
+
+PyArray* array_or_null(nb::handle h) {
+  const auto* type = reinterpret_cast<PyTypeObject*>(types().array.ptr());
+  if (reinterpret_cast<const PyTypeObject*>(Py_TYPE(h.ptr())) != type &&
+      !PyType_IsSubtype(Py_TYPE(h.ptr()), const_cast<PyTypeObject*>(type))) {
+    return nullptr;
+  }
+  return nb::inst_ptr<PyArray>(h);
+}
+
+PyArray& array_of(nb::handle h, const char* function) {
+  PyArray* a = array_or_null(h);
+  if (!a)
+    raise<TypeError>(function, ": expected a freight.Array, got ", nb::str(h.type()).c_str(),
+                     ": convert it by asarray");
+  return *a;
+}
+
+const View& host(const PyArray& a) {
+  if (a.on_host()) return a.view;
+  static thread_local View read;  // valid until the next call
+  read = from_array(a.tensor.array());
+  return read;
+}
+
+Tensor tensor_of(const PyArray& a) { return a.on_host() ? Tensor(to_array(a.view)) : a.tensor; }
+
+std::optional<DType> dtype_of(nb::handle h) {
+  if (h.is_none()) return std::nullopt;
+  if (h.type().is(types().dtype)) return nb::inst_ptr<PyDType>(h)->type;
+  if (h.ptr() == reinterpret_cast<PyObject*>(&PyFloat_Type)) return DType::f32;
+  if (h.ptr() == reinterpret_cast<PyObject*>(&PyLong_Type)) return DType::i64;
+  if (h.ptr() == reinterpret_cast<PyObject*>(&PyBool_Type)) return DType::boolean;
+  if (h.ptr() == reinterpret_cast<PyObject*>(&PyComplex_Type)) return DType::c64;
+  nb::object name = nb::borrow(h);
+  if (!nb::isinstance<nb::str>(h)) name = nb::getattr(h, "name", nb::getattr(h, "__name__", nb::none()));
+  if (nb::isinstance<nb::str>(name)) {
+    const std::string text = text_of(name);
+    for (int i = 0; i < kDTypeCount; ++i) {
+      if (text == python_name(static_cast<DType>(i)) || text == info(static_cast<DType>(i)).name)
+        return static_cast<DType>(i);
+    }
+  }
+  raise<TypeError>("data type ", nb::repr(h).c_str(), " not understood");
+}
+
+std::string text_of(nb::handle h) {
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(h.ptr(), &size);
+  if (!text) throw nb::python_error();
+  return {text, static_cast<size_t>(size)};
+}
+
+nb::tuple tuple_of(const Shape& shape) {
+  nb::object t = nb::steal(PyTuple_New(shape.rank()));
+  for (int a = 0; a < shape.rank(); ++a) PyTuple_SetItem(t.ptr(), a, PyLong_FromLongLong(shape[a]));
+  return nb::borrow<nb::tuple>(t);
+}
+
+int64_t integer_of(nb::handle h, const char* what) {
+  const nb::object n = nb::steal(PyNumber_Index(h.ptr()));
+  if (!n.is_valid()) {
+    PyErr_Clear();
+    raise<TypeError>(what, ": expected an integer, got ", nb::repr(h).c_str());
+  }
+  const long long v = PyLong_AsLongLong(n.ptr());
+  if (v == -1 && PyErr_Occurred()) {
+    PyErr_Clear();
+    raise<OverflowError>(what, ": ", nb::repr(h).c_str(), " does not fit in 64 bits");
+  }
+  return v;
+}
+
+std::vector<int64_t> integers_of(nb::handle h, const char* what) {
+  std::vector<int64_t> out;
+  if (nb::isinstance<nb::tuple>(h) || nb::isinstance<nb::list>(h)) {
+    for (nb::handle item : nb::borrow<nb::sequence>(h)) out.push_back(integer_of(item, what));
+  } else {
+    out.push_back(integer_of(h, what));
+  }
+  return out;
+}
+
+Scalar scalar_of(nb::handle h) {
+  Scalar s;
+  PyObject* o = h.ptr();
+  if (PyBool_Check(o)) {
+    s.kind = Scalar::Kind::boolean;
+    s.integer = o == Py_True;
+    s.value = static_cast<double>(s.integer);
+  } else if (PyLong_Check(o)) {
+    s.kind = Scalar::Kind::integer;
+    int overflow = 0;
+    s.integer = PyLong_AsLongLongAndOverflow(o, &overflow);
+    s.value = static_cast<double>(s.integer);
+    if (overflow) {
+      s.value = PyLong_AsDouble(o);
+      if (PyErr_Occurred()) {
+        PyErr_Clear();
+        s.value = overflow > 0 ? HUGE_VAL : -HUGE_VAL;
+      }
+      const unsigned long long bits = overflow > 0 ? PyLong_AsUnsignedLongLong(o) : 0;
+      s.beyond_i64 = true;
+      s.beyond_u64 = overflow < 0 || PyErr_Occurred();
+      PyErr_Clear();
+      s.integer = static_cast<int64_t>(bits);
+    }
+  } else if (PyFloat_Check(o)) {
+    s.kind = Scalar::Kind::floating;
+    s.value = PyFloat_AsDouble(o);
+  } else if (PyComplex_Check(o)) {
+    s.kind = Scalar::Kind::complex;
+    s.value = {PyComplex_RealAsDouble(o), PyComplex_ImagAsDouble(o)};
+  }
+  return s;
+}
+
+DType usual_type(const Scalar& s) {
+  switch (s.kind) {
+    case Scalar::Kind::boolean: return DType::boolean;
+    case Scalar::Kind::integer:
+      if (s.beyond_u64) raise<OverflowError>("Python integer does not fit in 64 bits");
+      return s.beyond_i64 ? DType::u64 : DType::i64;
+    case Scalar::Kind::floating: return DType::f32;
+    default: return DType::c64;
+  }
+}
+
+DType joined_type(DType dtype, const Scalar& s) {
+  switch (s.kind) {
+    case Scalar::Kind::boolean: return dtype;
+    case Scalar::Kind::integer: return dtype == DType::boolean ? usual_type(s) : dtype;
+    case Scalar::Kind::floating: return is_floating(dtype) || is_complex(dtype) ? dtype : DType::f32;
+    default: return complex_type(dtype);
+  }
+}
+
+void store(const Scalar& s, DType dtype, char* at) {
+  dispatch(dtype, [&]<class T>(T) {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      if (s.kind == Scalar::Kind::complex) raise<TypeError>("a complex number is no ", python_name(dtype));
+      if (s.kind == Scalar::Kind::floating) {
+        if (!std::isfinite(s.value.real()))
+          raise<OverflowError>("cannot convert ", s.value.real(), " to ", python_name(dtype));
+        *reinterpret_cast<T*>(at) = element_cast<T>(s.value.real());
+        return;
+      }
+      const bool fits = s.beyond_i64 ? !s.beyond_u64 && std::is_same_v<T, uint64_t> : std::in_range<T>(s.integer);
+      if (!fits)
+        raise<OverflowError>("Python integer ", s.beyond_i64 ? cat(s.value.real()) : cat(s.integer),
+                             " out of bounds for ", python_name(dtype));
+      *reinterpret_cast<T*>(at) = static_cast<T>(s.integer);
+    } else if constexpr (kIsComplex<T>) {
+      *reinterpret_cast<T*>(at) = static_cast<T>(s.value);
+    } else if constexpr (std::is_same_v<T, bool>) {
+      *reinterpret_cast<T*>(at) = s.value != 0.0;
+    } else {
+      if (s.kind == Scalar::Kind::complex) raise<TypeError>("a complex number is no ", python_name(dtype));
+      *reinterpret_cast<T*>(at) = element_cast<T>(s.value.real());
+    }
+  });
+}
+
+View scalar_view(const Scalar& s, DType dtype) {
+  View v(dtype, Shape{});
+  store(s, dtype, v.data);
+  return v;
+}
+
+Tensor invoke_named(const char* name, const std::vector<ArgumentValue>& values) {
+  for (const Signature* s : functions_named(name)) {
+    if (s->parameters.size() >= values.size()) return invoke(*s, values, python_line())[0];
+  }
+  raise<TypeError>(name, " is a host function: it works neither in jit and grad nor on other devices");
+}
+
+namespace {
+
+// An operand: an array or a number.
+struct Operand {
+  PyArray* array = nullptr;
+  Scalar scalar;
+  bool valid() const { return array || scalar.kind != Scalar::Kind::none; }
+  bool traced() const { return array && !array->on_host(); }
+};
+
+Operand operand_of(nb::handle h) {
+  Operand o{array_or_null(h), {}};
+  if (!o.array) o.scalar = scalar_of(h);
+  if (!o.valid() && PyObject_HasAttrString(h.ptr(), "dtype") && PyObject_HasAttrString(h.ptr(), "item")) {
+    // A number of NumPy counts as one of Python.
+    const nb::object rank = nb::getattr(h, "ndim", nb::none());
+    if (PyLong_Check(rank.ptr()) && PyLong_AsLong(rank.ptr()) == 0) o.scalar = scalar_of(h.attr("item")());
+  }
+  return o;
+}
+
+DType common_type(const Operand& a, const Operand& b) {
+  if (a.array && b.array) return promoted(a.array->dtype(), b.array->dtype());
+  return a.array ? joined_type(a.array->dtype(), b.scalar) : joined_type(b.array->dtype(), a.scalar);
+}
+
+Tensor tensor_in(const Operand& o, DType dtype) {
+  if (o.array) return freight::cast(tensor_of(*o.array), dtype);
+  return Tensor(to_array(scalar_view(o.scalar, dtype)));
+}
+
+Tensor traced_binary(const Elementwise& f, const Operand& a, const Operand& b, DType dtype) {
+  if (is_complex(dtype))
+    raise<TypeError>(f.name, ": complex numbers work neither in jit and grad nor on other devices");
+  return invoke_named(f.library, {tensor_in(a, dtype), tensor_in(b, dtype)});
+}
+
+// The operand in `dtype`: itself, converted into `made`, or the number in `number`.
+const View* view_in(const Operand& o, DType dtype, View& made, std::complex<double>& number) {
+  if (o.array) {
+    if (o.array->view.dtype == dtype) return &o.array->view;
+    made = cast(o.array->view, dtype);
+    return &made;
+  }
+  store(o.scalar, dtype, reinterpret_cast<char*>(&number));
+  made.dtype = dtype;
+  made.data = reinterpret_cast<char*>(&number);
+  return &made;
+}
+
+}  // namespace
+
+nb::object unary(const Elementwise& f, nb::handle x) {
+  PyArray& a = array_of(x, f.name);
+  const DType dtype = computed_in(f, a.dtype());
+  if (!a.on_host()) {
+    if (!*f.library) return nb::borrow(x);
+    return wrap(invoke_named(f.library, {freight::cast(a.tensor, dtype)}));
+  }
+  return wrap(apply(f, a.view.dtype == dtype ? a.view : cast(a.view, dtype)));
+}
+
+nb::object binary(const Elementwise& f, nb::handle left, nb::handle right, bool as_operator) {
+  const Operand a = operand_of(left), b = operand_of(right);
+  if (!a.valid() || !b.valid() || (!a.array && !b.array)) {
+    if (as_operator) return nb::borrow(Py_NotImplemented);
+    raise<TypeError>(f.name, ": expected a freight.Array and a second one or a Python number, got ",
+                     nb::str(left.type()).c_str(), " and ", nb::str(right.type()).c_str());
+  }
+  const DType dtype = computed_in(f, common_type(a, b));
+  if (a.traced() || b.traced()) return wrap(traced_binary(f, a, b, dtype));
+  View made_a, made_b;
+  std::complex<double> number;
+  return wrap(apply(f, *view_in(a, dtype, made_a, number), *view_in(b, dtype, made_b, number)));
+}
+
+nb::object in_place(const Elementwise& f, nb::handle left, nb::handle right) {
+  const Operand a = operand_of(left), b = operand_of(right);
+  if (!a.array || !b.valid()) return nb::borrow(Py_NotImplemented);
+  const DType dtype = computed_in(f, common_type(a, b));
+  if (dtype != a.array->dtype() || f.results[static_cast<size_t>(dtype)] != dtype) {
+    raise<TypeError>(f.name, " in place: the result is ", python_name(f.results[static_cast<size_t>(dtype)]),
+                     ", the array ", python_name(a.array->dtype()), ": use x = x + y, or astype");
+  }
+  if (a.traced() || b.traced()) {
+    // A traced array gets the new value; the write is part of the function.
+    const Tensor y = traced_binary(f, a, b, dtype);
+    if (y.shape() != a.array->shape())
+      raise<ValueError>(f.name, " in place: the result has shape ", to_string(y.shape()), ", the array ",
+                        to_string(a.array->shape()));
+    if (!a.traced()) raise<TypeError>(f.name, " in place: a host array cannot take a traced value: return it instead");
+    a.array->tensor = y;
+    return nb::borrow(left);
+  }
+  const View& x = a.array->view;
+  if (!x.block->writable) raise<ValueError>("output array is read-only");
+  View made;
+  std::complex<double> number;
+  const View* y = view_in(b, dtype, made, number);
+  if (broadcast_of(x.shape, y->shape) != x.shape) {
+    raise<ValueError>("non-broadcastable output operand with shape ", to_string(x.shape),
+                      " doesn't match the broadcast shape ", to_string(broadcast_of(x.shape, y->shape)));
+  }
+  const bool same = y->data == x.data && y->strides == x.strides && y->shape == x.shape;
+  View own;
+  if (b.array && !same && may_share_memory(x, *y)) {
+    own = copy(*y);
+    y = &own;
+  }
+  apply_into(f, x, x, *y);
+  return nb::borrow(left);
+}
+
+nb::object element_object(const View& x, const char* at) {
+  nb::object out;
+  dispatch(x.dtype, [&]<class T>(T) {
+    const T v = *reinterpret_cast<const T*>(at);
+    if constexpr (std::is_same_v<T, bool>) {
+      out = nb::bool_(v);
+    } else if constexpr (kIsComplex<T>) {
+      out = nb::steal(PyComplex_FromDoubles(v.real(), v.imag()));
+    } else if constexpr (kIsHalf<T>) {
+      out = nb::float_(static_cast<double>(static_cast<float>(v)));
+    } else if constexpr (std::is_floating_point_v<T>) {
+      out = nb::float_(static_cast<double>(v));
+    } else if constexpr (std::is_signed_v<T>) {
+      out = nb::steal(PyLong_FromLongLong(v));
+    } else {
+      out = nb::steal(PyLong_FromUnsignedLongLong(v));
+    }
+  });
+  return out;
+}
+
+// Indexing.
+namespace {
+
+std::optional<int64_t> end_of(nb::handle h, const char* name) {
+  const nb::object o = nb::getattr(h, name);
+  if (o.is_none()) return std::nullopt;
+  const nb::object n = nb::steal(PyNumber_Index(o.ptr()));
+  if (!n.is_valid()) throw nb::python_error();
+  int overflow = 0;
+  const long long v = PyLong_AsLongLongAndOverflow(n.ptr(), &overflow);
+  return overflow ? (overflow > 0 ? INT64_MAX / 2 : INT64_MIN / 2) : v;
+}
+
+nb::object converted(nb::handle h) { return nb::module_::import_("freight").attr("asarray")(h); }
+
+IndexItem item_of(nb::handle h) {
+  PyObject* o = h.ptr();
+  if (o == Py_None) return NewAxisIndex{};
+  if (o == Py_Ellipsis) return EllipsisIndex{};
+  if (PySlice_Check(o)) return SliceIndex{end_of(h, "start"), end_of(h, "stop"), end_of(h, "step")};
+  if (PyBool_Check(o)) {
+    View mask(DType::boolean, Shape{});
+    *mask.data = o == Py_True;
+    return mask;
+  }
+  if (PyLong_Check(o)) return integer_of(h, "index");
+  if (PyArray* a = array_or_null(h)) {
+    if (!a->on_host()) return host(*a);
+    return a->view;
+  }
+  if (PyFloat_Check(o) || PyUnicode_Check(o)) {
+    raise<IndexError>(
+        "only integers, slices (`:`), ellipsis (`...`), None and integer or boolean arrays are valid indices");
+  }
+  if (nb::isinstance<nb::list>(h) || nb::hasattr(h, "__array__") || nb::hasattr(h, "__dlpack__")) {
+    const nb::object made = converted(h);
+    View v = array_of(made, "index").view;
+    if (v.numel() == 0 && v.dtype == DType::f32) v = cast(v, DType::i64);
+    return v;
+  }
+  if (PyIndex_Check(o)) return integer_of(h, "index");
+  raise<IndexError>(
+      "only integers, slices (`:`), ellipsis (`...`), None and integer or boolean arrays are valid indices");
+}
+
+std::vector<IndexItem> items_of(nb::handle key) {
+  std::vector<IndexItem> items;
+  if (PyTuple_Check(key.ptr())) {
+    for (nb::handle h : nb::borrow<nb::tuple>(key)) items.push_back(item_of(h));
+  } else {
+    items.push_back(item_of(key));
+  }
+  return items;
+}
+
+// x[...] of the library, in which an array index may be traced.
+Tensor traced_item(const PyArray& x, nb::handle key) {
+  Tensor y = tensor_of(x);
+  std::vector<nb::object> keys;
+  if (PyTuple_Check(key.ptr())) {
+    for (nb::handle h : nb::borrow<nb::tuple>(key)) keys.push_back(nb::borrow(h));
+  } else {
+    keys.push_back(nb::borrow(key));
+  }
+  int named = 0;
+  for (const nb::object& k : keys) named += !k.is_none() && k.ptr() != Py_Ellipsis;
+  int axis = 0;
+  std::optional<Tensor> rows;
+  for (const nb::object& k : keys) {
+    if (PyArray* a = array_or_null(k)) {
+      if (a->dtype() == DType::boolean)
+        raise<TypeError>("x[mask]: the number of elements is unknown in jit and grad: use where");
+      if (rows) raise<TypeError>("x[...]: one index array at a time in jit and grad");
+      rows = freight::cast(tensor_of(*a), DType::i64);
+      y = invoke_named("gather", {y, *rows, int64_t{axis}});
+      axis += rows->rank();
+      continue;
+    }
+    const IndexItem item = item_of(k);
+    if (const auto* n = std::get_if<int64_t>(&item)) {
+      y = invoke_named("select", {y, int64_t{axis}, *n});
+    } else if (const auto* s = std::get_if<SliceIndex>(&item)) {
+      const SliceRange r = resolve(*s, y.dim(axis));
+      if (r.step < 0) {
+        y = invoke_named("flip", {y, int64_t{axis}});
+        const int64_t size = y.dim(axis), first = size - 1 - r.start;
+        y = invoke_named("slice", {y, int64_t{axis}, first, std::min(size, first + r.length * -r.step), -r.step});
+      } else {
+        y = invoke_named("slice",
+                         {y, int64_t{axis}, r.start, std::min(y.dim(axis), r.start + r.length * r.step), r.step});
+      }
+      ++axis;
+    } else if (std::holds_alternative<EllipsisIndex>(item)) {
+      axis += y.rank() - axis - named;
+    } else if (std::holds_alternative<NewAxisIndex>(item)) {
+      y = invoke_named("unsqueeze", {y, int64_t{axis++}});
+    } else {
+      raise<TypeError>("x[...]: this index does not work in jit and grad");
+    }
+    named -= !k.is_none() && k.ptr() != Py_Ellipsis;
+  }
+  return y;
+}
+
+bool has_traced_index(nb::handle key) {
+  if (PyTuple_Check(key.ptr())) {
+    for (nb::handle h : nb::borrow<nb::tuple>(key)) {
+      const PyArray* a = array_or_null(h);
+      if (a && !a->on_host()) return true;
+    }
+    return false;
+  }
+  const PyArray* a = array_or_null(key);
+  return a && !a->on_host();
+}
+
+}  // namespace
+
+nb::object get_item(PyArray& x, nb::handle key) {
+  if (!x.on_host() || has_traced_index(key)) return wrap(traced_item(x, key));
+  if (PyLong_CheckExact(key.ptr()) && x.view.rank() > 0) return wrap(selected(x.view, 0, integer_of(key, "index")));
+  return wrap(gather(select(x.view, items_of(key))));
+}
+
+void set_item(PyArray& x, nb::handle key, nb::handle value) {
+  if (!x.on_host()) {
+    raise<TypeError>(
+        "x[...] = v: arrays in jit and grad are not written to: use where, concat, or freight.update_slice and "
+        "freight.index_put, which give a new array");
+  }
+  PyArray* v = array_or_null(value);
+  View from;
+  nb::object keep;
+  if (v) {
+    if (!v->on_host()) raise<TypeError>("x[...] = v: a host array cannot take a traced value: return it instead");
+    from = v->view;
+  } else if (const Scalar s = scalar_of(value); s.kind != Scalar::Kind::none) {
+    from = scalar_view(s, s.kind == Scalar::Kind::complex ? complex_type(x.view.dtype) : x.view.dtype);
+  } else {
+    keep = converted(value);
+    from = array_of(keep, "x[...] = v").view;
+  }
+  scatter(select(x.view, items_of(key)), from);
+}
+
+}  // namespace freight::python

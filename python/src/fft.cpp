@@ -1,0 +1,66 @@
+// Fourier transforms along one axis by PocketFFT; Python's part pads, cuts and scales (freight/_fft.py).
+#include <nanobind/stl/string.h>
+
+#define POCKETFFT_NO_MULTITHREADING
+#include "../third_party/pocketfft/pocketfft_hdronly.h"
+#include "array.h"
+
+namespace freight::python {
+
+namespace {
+
+pocketfft::stride_t bytes_of(const View& v) {
+  pocketfft::stride_t strides;
+  for (const int64_t s : v.strides) strides.push_back(s * static_cast<int64_t>(v.item_size()));
+  return strides;
+}
+
+pocketfft::shape_t sizes_of(const View& v) {
+  pocketfft::shape_t sizes;
+  for (const int64_t n : v.shape) sizes.push_back(static_cast<size_t>(n));
+  return sizes;
+}
+
+template <class R>
+void transform(const std::string& kind, const View& x, View& y, size_t axis, bool forward, R factor) {
+  using Z = std::complex<R>;
+  if (x.numel() == 0) return;
+  if (kind == "c2c") {
+    pocketfft::c2c<R>(sizes_of(x), bytes_of(x), bytes_of(y), {axis}, forward, reinterpret_cast<const Z*>(x.data),
+                      reinterpret_cast<Z*>(y.data), factor);
+  } else if (kind == "r2c") {
+    pocketfft::r2c<R>(sizes_of(x), bytes_of(x), bytes_of(y), axis, forward, reinterpret_cast<const R*>(x.data),
+                      reinterpret_cast<Z*>(y.data), factor);
+  } else {
+    pocketfft::c2r<R>(sizes_of(y), bytes_of(x), bytes_of(y), axis, forward, reinterpret_cast<const Z*>(x.data),
+                      reinterpret_cast<R*>(y.data), factor);
+  }
+}
+
+// kind: c2c, r2c, c2r. n: the length of the real side of r2c and c2r. The results are multiplied by `factor`.
+nb::object fft(nb::handle h, const std::string& kind, int64_t axis, int64_t n, bool forward, double factor) {
+  PyArray& a = array_of(h, "fft");
+  if (!a.on_host()) raise<TypeError>("fft: transforms work neither in jit and grad nor on other devices");
+  const DType given = a.dtype();
+  if (!is_floating(given) && !is_complex(given)) raise<TypeError>("fft is not defined for ", python_name(given));
+  const bool single = size_of(real_type(given)) <= 4;
+  const DType real = single ? DType::f32 : DType::f64, whole = complex_type(real);
+  const View x = cast(a.view, kind == "r2c" ? real : whole);
+  Shape shape = x.shape;
+  const int at = checked_axis(axis, x.rank());
+  if (kind == "r2c") shape[at] = n / 2 + 1;
+  if (kind == "c2r") shape[at] = n;
+  View y(kind == "c2r" ? real : whole, shape);
+  if (single) {
+    transform<float>(kind, x, y, static_cast<size_t>(at), forward, static_cast<float>(factor));
+  } else {
+    transform<double>(kind, x, y, static_cast<size_t>(at), forward, factor);
+  }
+  return wrap(std::move(y));
+}
+
+}  // namespace
+
+void bind_fft(nb::module_& m) { m.def("fft", fft); }
+
+}  // namespace freight::python

@@ -1,0 +1,303 @@
+// Matrix products of every element type on views, and factorizations of complex matrices (complex_linalg.h). Real
+// matrices are factorized by the library's ops; large products of floating numbers are its too.
+#include <algorithm>
+#include <cmath>
+
+#include "array.h"
+#include "complex_linalg.h"
+#include "freight/ops/elementwise.h"
+#include "loops.h"
+
+namespace freight::python {
+
+namespace {
+
+// From so many multiplications on the library's kernels are faster than the loop below.
+constexpr int64_t kLibraryProduct = 1 << 18;
+
+// What products of T are summed in.
+template <class T>
+struct Summed {
+  using type = T;
+};
+template <class T>
+requires(std::is_integral_v<T>) struct Summed<T> {
+  using type = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+};
+template <class T>
+requires kIsHalf<T>
+struct Summed<T> {
+  using type = float;
+};
+
+template <class T>
+T times(T a, T b) {
+  if constexpr (kIsComplex<T>) {
+    return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+  } else {
+    return a * b;
+  }
+}
+
+// One matrix: y (M, N) = a (M, K) b (K, N); strides in elements, rows of b and y without gaps.
+struct Product {
+  int64_t m, n, k;
+  const char *a, *b;
+  int64_t a_row, a_column;
+  char* y;
+};
+
+template <class T>
+void multiply(const Product& p) {
+  using S = typename Summed<T>::type;
+  const T* a = reinterpret_cast<const T*>(p.a);
+  const T* b = reinterpret_cast<const T*>(p.b);
+  T* y = reinterpret_cast<T*>(p.y);
+  constexpr int64_t kTile = 64;
+  S sums[kTile];
+  for (int64_t i = 0; i < p.m; ++i) {
+    for (int64_t first = 0; first < p.n; first += kTile) {
+      const int64_t width = std::min(kTile, p.n - first);
+      for (int64_t j = 0; j < width; ++j) sums[j] = S(0);
+      for (int64_t l = 0; l < p.k; ++l) {
+        const S factor = static_cast<S>(a[i * p.a_row + l * p.a_column]);
+        const T* row = b + l * p.n + first;
+        for (int64_t j = 0; j < width; ++j) sums[j] += times(factor, static_cast<S>(row[j]));
+      }
+      for (int64_t j = 0; j < width; ++j) y[i * p.n + first + j] = static_cast<T>(sums[j]);
+    }
+  }
+}
+
+View matmul_views(const View& a, const View& b) {
+  const int64_t m = a.shape[a.rank() - 2], k = a.shape[a.rank() - 1], n = b.shape[b.rank() - 1];
+  Shape a_batch = a.shape, b_batch = b.shape;
+  for (Shape* s : {&a_batch, &b_batch}) {
+    s->erase(s->rank() - 1);
+    s->erase(s->rank() - 1);
+  }
+  Shape shape = broadcast_of(a_batch, b_batch), batch = shape;
+  Shape a_shape = shape, b_shape = shape;
+  shape.push_back(m);
+  shape.push_back(n);
+  if (is_floating(a.dtype) && shape.numel() * k >= kLibraryProduct) {
+    return from_array(invoke_named("matmul", {Tensor(to_array(a)), Tensor(to_array(b))}).array());
+  }
+  a_shape.push_back(m);
+  a_shape.push_back(k);
+  b_shape.push_back(k);
+  b_shape.push_back(n);
+  const View left = broadcast(a, a_shape);
+  // Rows of b are read as a whole.
+  const View right =
+      broadcast(b.strides[b.rank() - 1] == 1 && (b.strides[b.rank() - 2] == n || k <= 1) ? b : copy(b), b_shape);
+  View y(a.dtype, shape);
+  View a_first = left, b_first = right, y_first = y;
+  for (View* v : {&a_first, &b_first, &y_first}) {
+    v->shape = batch;
+    v->strides = Strides(v->strides.begin(), v->strides.begin() + batch.rank());
+  }
+  if (y.numel() == 0) return y;
+  dispatch(a.dtype, [&]<class T>(T) {
+    if constexpr (!std::is_same_v<T, bool>) {
+      Loop<3>(batch, {&y_first, &a_first, &b_first}).run([&](int64_t count, char** at, const int64_t* steps) {
+        for (int64_t i = 0; i < count; ++i) {
+          multiply<T>({m, n, k, at[1] + i * steps[1], at[2] + i * steps[2], left.strides[left.rank() - 2],
+                       left.strides[left.rank() - 1], at[0] + i * steps[0]});
+        }
+      });
+    }
+  });
+  return y;
+}
+
+// Batches of complex matrices, (..., M, N) in c128.
+ComplexMatrix matrix_at(const View& x, int64_t index) {
+  ComplexMatrix a(x.shape[x.rank() - 2], x.shape[x.rank() - 1]);
+  const auto* from = reinterpret_cast<const std::complex<double>*>(x.data) + index * a.rows * a.columns;
+  std::copy(from, from + a.rows * a.columns, a.data.begin());
+  return a;
+}
+
+struct Batch {
+  View x;  // c128, contiguous
+  Shape shape;
+  int64_t rows, columns;
+
+  Batch(nb::handle h, const char* function, bool square) {
+    PyArray& a = array_of(h, function);
+    if (!a.on_host())
+      raise<TypeError>(function, ": complex matrices work neither in jit and grad nor on other devices");
+    if (a.shape().rank() < 2 || (square && a.shape()[a.shape().rank() - 1] != a.shape()[a.shape().rank() - 2])) {
+      raise<ValueError>(function, ": expected ", square ? "square " : "", "matrices, got shape ", to_string(a.shape()));
+    }
+    x = contiguous(cast(a.view, DType::c128));
+    rows = x.shape[x.rank() - 2];
+    columns = x.shape[x.rank() - 1];
+    shape = Shape(x.shape.begin(), x.shape.end() - 2);
+  }
+  View result(DType dtype, std::initializer_list<int64_t> sizes) const {
+    Shape s = shape;
+    for (const int64_t n : sizes) s.push_back(n);
+    return View(dtype, s);
+  }
+};
+
+template <class Element>
+void put(const View& y, int64_t index, const std::vector<Element>& from) {
+  std::copy(from.begin(), from.end(), reinterpret_cast<Element*>(y.data) + index * static_cast<int64_t>(from.size()));
+}
+
+// f(matrix, its index) for the whole batch.
+template <class F>
+void for_each_matrix(const Batch& b, F&& f) {
+  for (int64_t i = 0; i < b.shape.numel(); ++i) f(matrix_at(b.x, i), i);
+}
+
+nb::object complex_lu(nb::handle h) {  // sign, log of |det|, det
+  const Batch b(h, "slogdet", true);
+  View sign = b.result(DType::c128, {}), log = b.result(DType::f64, {}), det = b.result(DType::c128, {});
+  for_each_matrix(b, [&](ComplexMatrix a, int64_t i) {
+    const ComplexLu f = lu_of(std::move(a));
+    std::complex<double> s = f.sign, d = f.sign;
+    double l = 0;
+    for (int64_t k = 0; k < b.rows; ++k) {
+      const std::complex<double> p = f.lu(k, k);
+      d *= p;
+      s = p == 0.0 ? 0.0 : s * (p / std::abs(p));
+      l += std::log(std::abs(p));
+    }
+    put<std::complex<double>>(sign, i, {s});
+    put<std::complex<double>>(det, i, {d});
+    put<double>(log, i, {l});
+  });
+  return nb::make_tuple(wrap(sign), wrap(log), wrap(det));
+}
+
+nb::object complex_solve(nb::handle a, nb::handle right) {  // b (..., N, K), of the same batch
+  const Batch f(a, "solve", true), b(right, "solve", false);
+  View y(DType::c128, b.x.shape);
+  for_each_matrix(f, [&](ComplexMatrix m, int64_t i) {
+    const ComplexLu lu = lu_of(std::move(m));
+    if (lu.singular) raise<ValueError>("Singular matrix");
+    put(y, i, solve(lu, matrix_at(b.x, i)).data);
+  });
+  return wrap(std::move(y));
+}
+
+nb::object complex_cholesky(nb::handle a) {
+  const Batch b(a, "cholesky", true);
+  View y(DType::c128, b.x.shape);
+  for_each_matrix(b, [&](ComplexMatrix l, int64_t i) {
+    if (!cholesky_of(l)) raise<ValueError>("Matrix is not positive definite");
+    put(y, i, l.data);
+  });
+  return wrap(std::move(y));
+}
+
+nb::object complex_qr(nb::handle a, bool complete) {
+  const Batch b(a, "qr", false);
+  const int64_t k = complete ? b.rows : std::min(b.rows, b.columns);
+  View q = b.result(DType::c128, {b.rows, k}), r = b.result(DType::c128, {k, b.columns});
+  ComplexMatrix left, right;
+  for_each_matrix(b, [&](const ComplexMatrix& m, int64_t i) {
+    qr_of(m, complete, left, right);
+    put(q, i, left.data);
+    put(r, i, right.data);
+  });
+  return nb::make_tuple(wrap(q), wrap(r));
+}
+
+nb::object complex_eigh(nb::handle a) {
+  const Batch b(a, "eigh", true);
+  View w = b.result(DType::f64, {b.rows}), v = b.result(DType::c128, {b.rows, b.rows});
+  std::vector<double> values;
+  ComplexMatrix vectors;
+  for_each_matrix(b, [&](ComplexMatrix m, int64_t i) {
+    eigh_of(std::move(m), values, vectors);
+    put(w, i, values);
+    put(v, i, vectors.data);
+  });
+  return nb::make_tuple(wrap(w), wrap(v));
+}
+
+nb::object complex_eig(nb::handle a) {
+  const Batch b(a, "eig", true);
+  View w = b.result(DType::c128, {b.rows}), v = b.result(DType::c128, {b.rows, b.rows});
+  std::vector<std::complex<double>> values;
+  ComplexMatrix vectors;
+  for_each_matrix(b, [&](ComplexMatrix m, int64_t i) {
+    eig_of(std::move(m), values, vectors);
+    put(w, i, values);
+    put(v, i, vectors.data);
+  });
+  return nb::make_tuple(wrap(w), wrap(v));
+}
+
+nb::object complex_svd(nb::handle a, bool full) {
+  const Batch b(a, "svd", false);
+  const int64_t k = std::min(b.rows, b.columns);
+  View u = b.result(DType::c128, {b.rows, full ? b.rows : k}), s = b.result(DType::f64, {k}),
+       vh = b.result(DType::c128, {full ? b.columns : k, b.columns});
+  ComplexMatrix left, right;
+  std::vector<double> values;
+  for_each_matrix(b, [&](const ComplexMatrix& m, int64_t i) {
+    svd_of(m, full, left, values, right);
+    put(u, i, left.data);
+    put(s, i, values);
+    put(vh, i, right.data);
+  });
+  return nb::make_tuple(wrap(u), wrap(s), wrap(vh));
+}
+
+}  // namespace
+
+nb::object matmul(nb::handle left, nb::handle right, bool as_operator) {
+  PyArray *a = array_or_null(left), *b = array_or_null(right);
+  if (!a || !b) {
+    if (as_operator) return nb::borrow(Py_NotImplemented);
+    raise<TypeError>("matmul: expected two freight.Array, got ", nb::str(left.type()).c_str(), " and ",
+                     nb::str(right.type()).c_str());
+  }
+  const DType dtype = promoted(a->dtype(), b->dtype());
+  if (dtype == DType::boolean) raise<TypeError>("matmul is not defined for bool");
+  const Shape &sa = a->shape(), &sb = b->shape();
+  if (sa.rank() == 0 || sb.rank() == 0)
+    raise<ValueError>("matmul: operands need at least one axis, got shapes ", to_string(sa), " and ", to_string(sb));
+  const bool vector_a = sa.rank() == 1, vector_b = sb.rank() == 1;
+  const int64_t inner = sa[sa.rank() - 1], other = vector_b ? sb[0] : sb[sb.rank() - 2];
+  if (inner != other) {
+    raise<ValueError>("matmul: inner dimensions differ: ", to_string(sa), " and ", to_string(sb), ": ", inner,
+                      " is not ", other);
+  }
+  if (!a->on_host() || !b->on_host()) {
+    Tensor x = freight::cast(tensor_of(*a), dtype), y = freight::cast(tensor_of(*b), dtype);
+    if (vector_a) x = invoke_named("unsqueeze", {x, int64_t{0}});
+    if (vector_b) y = invoke_named("unsqueeze", {y, int64_t{1}});
+    Tensor z = invoke_named("matmul", {x, y});
+    if (vector_b) z = invoke_named("squeeze", {z, int64_t{-1}});
+    if (vector_a) z = invoke_named("squeeze", {z, int64_t{vector_b ? -1 : -2}});
+    return wrap(z);
+  }
+  View x = a->view.dtype == dtype ? a->view : cast(a->view, dtype),
+       y = b->view.dtype == dtype ? b->view : cast(b->view, dtype);
+  if (vector_a) x = with_axis(x, 0);
+  if (vector_b) y = with_axis(y, 1);
+  View z = matmul_views(x, y);
+  if (vector_b) z = without_axis(z, z.rank() - 1);
+  if (vector_a) z = without_axis(z, z.rank() - (vector_b ? 1 : 2));
+  return wrap(std::move(z));
+}
+
+void bind_linalg(nb::module_& m) {
+  m.def("matmul", [](nb::handle a, nb::handle b) { return matmul(a, b, false); });
+  m.def("complex_lu", complex_lu);
+  m.def("complex_solve", complex_solve);
+  m.def("complex_cholesky", complex_cholesky);
+  m.def("complex_qr", complex_qr);
+  m.def("complex_eigh", complex_eigh);
+  m.def("complex_eig", complex_eig);
+  m.def("complex_svd", complex_svd);
+}
+
+}  // namespace freight::python

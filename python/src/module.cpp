@@ -1,0 +1,36 @@
+// The extension module freight._core.
+#include "array.h"
+#include "freight/base/error.h"
+
+namespace freight::python {
+namespace {
+void translate(const std::exception_ptr& p, void*) {
+  try {
+    std::rethrow_exception(p);
+  } catch (const ValueError&) {
+    set_python_error();
+  } catch (const TypeError&) {
+    set_python_error();
+  } catch (const IndexError&) {
+    set_python_error();
+  } catch (const OverflowError&) {
+    set_python_error();
+  } catch (const Error&) {
+    set_python_error();
+  }
+}
+}  // namespace
+}  // namespace freight::python
+
+NB_MODULE(_core, m) {
+  using namespace freight::python;
+  // Types and functions live as long as the process; what is left when the interpreter ends is no leak.
+  nb::set_leak_warnings(false);
+  nb::register_exception_translator(translate);
+  bind_array(m);
+  bind_functions(m);
+  bind_linalg(m);
+  bind_fft(m);
+  bind_exchange(m);
+  bind_library(m);
+}

@@ -1,0 +1,419 @@
+// Reductions over axes and functions along one axis; see reduce.h.
+#include "reduce.h"
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "loops.h"
+
+namespace freight::python {
+
+namespace {
+
+template <class T>
+using Computed = std::conditional_t<kIsHalf<T>, float, T>;
+
+template <class T>
+Computed<T> load(const char* at) {
+  return static_cast<Computed<T>>(*reinterpret_cast<const T*>(at));
+}
+
+// The type that sums and products of T are held in.
+template <class T>
+struct Accumulator {
+  using type = std::conditional_t<std::is_unsigned_v<T> || std::is_same_v<T, bool>, uint64_t, int64_t>;
+};
+template <class T>
+requires(std::is_floating_point_v<T> || kIsHalf<T>) struct Accumulator<T> {
+  using type = double;
+};
+template <class T>
+requires kIsComplex<T>
+struct Accumulator<T> {
+  using type = std::complex<double>;
+};
+
+template <class T>
+bool is_nan(T v) {
+  if constexpr (kIsComplex<T>) {
+    return v != v;
+  } else {
+    return v != v;
+  }
+}
+
+struct Sum {
+  template <class A>
+  static A start() {
+    return A(0);
+  }
+  template <class A>
+  static A join(A a, A b) {
+    return a + b;
+  }
+};
+struct Product {
+  template <class A>
+  static A start() {
+    return A(1);
+  }
+  template <class A>
+  static A join(A a, A b) {
+    return a * b;
+  }
+};
+// The first element is in the accumulator from the beginning.
+struct Largest {
+  template <class A>
+  static A join(A a, A b) {
+    return a > b || a != a ? a : b;
+  }
+};
+struct Smallest {
+  template <class A>
+  static A join(A a, A b) {
+    return a < b || a != a ? a : b;
+  }
+};
+
+// n elements joined in pairs, so that errors grow with the logarithm of n.
+template <class Op, class A, class T>
+A joined(const char* x, int64_t n, int64_t step) {
+  if (n <= 64) {
+    A a[4] = {static_cast<A>(load<T>(x)), Op::template start<A>(), Op::template start<A>(), Op::template start<A>()};
+    int64_t i = 1;
+    for (; i < n && i < 4; ++i) a[i] = static_cast<A>(load<T>(x + i * step));
+    for (; i + 3 < n; i += 4) {
+      for (int k = 0; k < 4; ++k) a[k] = Op::join(a[k], static_cast<A>(load<T>(x + (i + k) * step)));
+    }
+    for (; i < n; ++i) a[0] = Op::join(a[0], static_cast<A>(load<T>(x + i * step)));
+    return Op::join(Op::join(a[0], a[1]), Op::join(a[2], a[3]));
+  }
+  const int64_t half = n / 8 * 4;
+  return Op::join(joined<Op, A, T>(x, half, step), joined<Op, A, T>(x + half * step, n - half, step));
+}
+
+// acc (of A, stride 0 over reduced axes) joined with x.
+template <class Op, class A, class T>
+void accumulate(int64_t n, char** at, const int64_t* steps) {
+  char *acc = at[0], *x = at[1];
+  if (steps[0] == 0) {
+    A& a = *reinterpret_cast<A*>(acc);
+    if constexpr (requires { Op::template start<A>(); }) {
+      if (n > 0) a = Op::join(a, joined<Op, A, T>(x, n, steps[1]));
+    } else {
+      A value = a;
+      for (int64_t i = 0; i < n; ++i, x += steps[1]) value = Op::join(value, static_cast<A>(load<T>(x)));
+      a = value;
+    }
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i, acc += steps[0], x += steps[1]) {
+    A& a = *reinterpret_cast<A*>(acc);
+    a = Op::join(a, static_cast<A>(load<T>(x)));
+  }
+}
+
+template <bool kAny, class T>
+void test(int64_t n, char** at, const int64_t* steps) {
+  char *acc = at[0], *x = at[1];
+  for (int64_t i = 0; i < n; ++i, acc += steps[0], x += steps[1]) {
+    const bool holds = load<T>(x) != Computed<T>(0);
+    bool& a = *reinterpret_cast<bool*>(acc);
+    a = kAny ? a || holds : a && holds;
+  }
+}
+
+template <class A>
+void fill(const View& v, A value) {
+  A* p = reinterpret_cast<A*>(v.data);
+  std::fill(p, p + v.numel(), value);
+}
+
+// Broadcast against x without repeating: strides of reduced axes are 0.
+void run_reduction(const View& acc, const View& x, void (*loop)(int64_t, char**, const int64_t*)) {
+  const View wide = broadcast(acc, x.shape);
+  const Loop<2> l(x.shape, {&wide, &x});
+  // Rows of the outermost axis are independent where it is not reduced.
+  if (l.rank > 0 && l.stride[0][0] != 0) {
+    l.run_parallel(loop);
+  } else {
+    l.run(loop);
+  }
+}
+
+template <class Op, class T>
+View accumulated(const View& x, const Shape& kept, DType result) {
+  using A = typename Accumulator<T>::type;
+  View acc(DTypeOf<A>::value, kept);
+  fill(acc, Op::template start<A>());
+  run_reduction(acc, x, accumulate<Op, A, T>);
+  return acc.dtype == result ? acc : cast(acc, result);
+}
+
+View extreme(const View& x, const Shape& kept, bool largest) {
+  // Begins with the first element along the reduced axes.
+  View first = x;
+  for (int a = 0; a < x.rank(); ++a) {
+    if (kept[a] == x.shape[a]) continue;
+    if (x.shape[a] == 0)
+      raise<ValueError>("zero-size array to reduction operation ", largest ? "max" : "min", " which has no identity");
+    first = sliced(first, a, 0, 1, 1);
+  }
+  DType held = x.dtype;
+  dispatch(x.dtype, [&]<class T>(T) { held = DTypeOf<Computed<T>>::value; });
+  View acc = cast(first, held);
+  dispatch(x.dtype, [&]<class T>(T) {
+    if constexpr (!kIsComplex<T>) {
+      run_reduction(acc, x, largest ? accumulate<Largest, Computed<T>, T> : accumulate<Smallest, Computed<T>, T>);
+    } else {
+      raise<TypeError>(largest ? "max" : "min", " is not defined for ", python_name(x.dtype));
+    }
+  });
+  return held == x.dtype ? acc : cast(acc, x.dtype);
+}
+
+// The type of a buffer: a vector of bool has no addresses.
+template <class T>
+using Sortable = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
+
+// Ascending with NaN last.
+template <class T>
+bool before(T a, T b) {
+  if constexpr (kIsComplex<T>) {
+    if (before(a.real(), b.real())) return true;
+    if (before(b.real(), a.real())) return false;
+    return before(a.imag(), b.imag());
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return a < b || (b != b && a == a);
+  } else {
+    return a < b;
+  }
+}
+// Descending, with NaN first, as the reverse of the ascending order.
+template <class T>
+bool behind(T a, T b) {
+  return before(b, a);
+}
+
+template <class T>
+void order_lane(const char* x, int64_t step, int64_t n, int64_t* order, const SortOptions& options) {
+  std::vector<Sortable<Computed<T>>> values(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) values[static_cast<size_t>(i)] = load<T>(x + i * step);
+  std::iota(order, order + n, 0);
+  const auto* v = values.data();
+  if (options.descending) {
+    std::stable_sort(order, order + n, [v](int64_t a, int64_t b) { return behind(v[a], v[b]); });
+  } else {
+    std::stable_sort(order, order + n, [v](int64_t a, int64_t b) { return before(v[a], v[b]); });
+  }
+}
+
+}  // namespace
+
+View drop_axes(const View& x, const std::vector<int>& axes) {
+  View y = x;
+  std::vector<int> descending(axes);
+  std::sort(descending.rbegin(), descending.rend());
+  for (const int a : descending) {
+    y.shape.erase(a);
+    y.strides.erase(a);
+  }
+  return y;
+}
+
+View reduce(Reduction how, const View& x, const std::vector<int>& axes, DType result) {
+  Shape kept = x.shape;
+  for (const int a : axes) kept[a] = 1;
+  View y;
+  switch (how) {
+    case Reduction::sum:
+    case Reduction::prod:
+      dispatch(x.dtype, [&]<class T>(T) {
+        y = how == Reduction::sum ? accumulated<Sum, T>(x, kept, result) : accumulated<Product, T>(x, kept, result);
+      });
+      return y;
+    case Reduction::max: return extreme(x, kept, true);
+    case Reduction::min: return extreme(x, kept, false);
+    case Reduction::any:
+    case Reduction::all:
+      y = View(DType::boolean, kept);
+      fill(y, how == Reduction::all);
+      dispatch(x.dtype,
+               [&]<class T>(T) { run_reduction(y, x, how == Reduction::any ? test<true, T> : test<false, T>); });
+      return y;
+  }
+  return y;
+}
+
+View running(Running how, const View& x, int axis, DType result, bool include_initial) {
+  Shape shape = x.shape;
+  const int64_t n = shape[axis];
+  if (include_initial) shape[axis] = n + 1;
+  DType held = result;
+  dispatch(x.dtype, [&]<class T>(T) { held = DTypeOf<typename Accumulator<T>::type>::value; });
+  View y(held, shape);
+  dispatch(x.dtype, [&]<class T>(T) {
+    using A = typename Accumulator<T>::type;
+    for_each_lane<2>({&y, &x}, axis, [&](char** at, const int64_t* step) {
+      A a = how == Running::sum ? A(0) : A(1);
+      char* to = at[0];
+      if (include_initial) {
+        *reinterpret_cast<A*>(to) = a;
+        to += step[0];
+      }
+      const char* from = at[1];
+      for (int64_t i = 0; i < n; ++i, to += step[0], from += step[1]) {
+        const A v = static_cast<A>(load<T>(from));
+        a = how == Running::sum ? a + v : a * v;
+        *reinterpret_cast<A*>(to) = a;
+      }
+    });
+  });
+  return held == result ? y : cast(y, result);
+}
+
+View position_of(Extreme which, const View& x, int axis) {
+  if (x.shape[axis] == 0) raise<ValueError>("attempt to get the position of an extreme of an empty sequence");
+  Shape shape = x.shape;
+  shape[axis] = 1;
+  View y(DType::i64, shape);
+  dispatch(x.dtype, [&]<class T>(T) {
+    if constexpr (kIsComplex<T>) {
+      raise<TypeError>("argmax and argmin are not defined for ", python_name(x.dtype));
+    } else {
+      for_each_lane<2>({&y, &x}, axis, [&](char** at, const int64_t* step) {
+        const char* p = at[1];
+        auto best = load<T>(p);
+        int64_t found = 0;
+        for (int64_t i = 1; i < x.shape[axis] && best == best; ++i) {
+          p += step[1];
+          const auto v = load<T>(p);
+          if (v != v || (which == Extreme::largest ? v > best : v < best)) {
+            best = v;
+            found = i;
+          }
+        }
+        *reinterpret_cast<int64_t*>(at[0]) = found;
+      });
+    }
+  });
+  return y;
+}
+
+View argsort(const View& x, int axis, const SortOptions& options) {
+  View y(DType::i64, x.shape);
+  const int64_t n = x.shape[axis];
+  dispatch(x.dtype, [&]<class T>(T) {
+    for_each_lane<2>({&y, &x}, axis, [&](char** at, const int64_t* step) {
+      std::vector<int64_t> order(static_cast<size_t>(n));
+      order_lane<T>(at[1], step[1], n, order.data(), options);
+      for (int64_t i = 0; i < n; ++i) *reinterpret_cast<int64_t*>(at[0] + i * step[0]) = order[static_cast<size_t>(i)];
+    });
+  });
+  return y;
+}
+
+View sort(const View& x, int axis, const SortOptions& options) {
+  View y(x.dtype, x.shape);
+  const int64_t n = x.shape[axis];
+  dispatch(x.dtype, [&]<class T>(T) {
+    for_each_lane<2>({&y, &x}, axis, [&](char** at, const int64_t* step) {
+      using W = Sortable<T>;
+      std::vector<W> values(static_cast<size_t>(n));
+      for (int64_t i = 0; i < n; ++i) values[static_cast<size_t>(i)] = *reinterpret_cast<const W*>(at[1] + i * step[1]);
+      const auto less = [&](const W& a, const W& b) {
+        const auto p = static_cast<Computed<W>>(a), q = static_cast<Computed<W>>(b);
+        return options.descending ? behind(p, q) : before(p, q);
+      };
+      std::stable_sort(values.begin(), values.end(), less);  // keeps the order of 0 and -0
+      for (int64_t i = 0; i < n; ++i) *reinterpret_cast<W*>(at[0] + i * step[0]) = values[static_cast<size_t>(i)];
+    });
+  });
+  return y;
+}
+
+View searchsorted(const View& sorted, const View& values, bool right, const View& order) {
+  View y(DType::i64, values.shape);
+  const int64_t n = sorted.numel();
+  const View list = contiguous(sorted);
+  const View indices = order.block ? contiguous(order) : order;
+  if (indices.block) {
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t at = reinterpret_cast<const int64_t*>(indices.data)[i];
+      if (at < 0 || at >= n) raise<IndexError>("searchsorted: index ", at, " of sorter is out of bounds for size ", n);
+    }
+  }
+  dispatch(sorted.dtype, [&]<class T>(T) {
+    const T* s = reinterpret_cast<const T*>(list.data);
+    const auto* o = indices.block ? reinterpret_cast<const int64_t*>(indices.data) : nullptr;
+    Loop<2>(y.shape, {&y, &values}).run_parallel([&](int64_t count, char** at, const int64_t* steps) {
+      for (int64_t i = 0; i < count; ++i) {
+        const auto v = load<T>(at[1] + i * steps[1]);
+        int64_t low = 0, high = n;
+        while (low < high) {
+          const int64_t middle = (low + high) / 2;
+          const auto m = static_cast<Computed<T>>(s[o ? o[middle] : middle]);
+          if (right ? !before(v, m) : before(m, v)) {
+            low = middle + 1;
+          } else {
+            high = middle;
+          }
+        }
+        *reinterpret_cast<int64_t*>(at[0] + i * steps[0]) = low;
+      }
+    });
+  });
+  return y;
+}
+
+std::vector<View> nonzero(const View& x) {
+  const View dense = contiguous(x);
+  std::vector<int64_t> places;
+  dispatch(x.dtype, [&]<class T>(T) {
+    for (int64_t i = 0; i < dense.numel(); ++i) {
+      if (load<T>(dense.data + i * static_cast<int64_t>(sizeof(T))) != Computed<T>(0)) places.push_back(i);
+    }
+  });
+  std::vector<View> out;
+  const Strides strides = contiguous_strides(x.shape);
+  for (int a = 0; a < x.rank(); ++a) {
+    View index(DType::i64, Shape{static_cast<int64_t>(places.size())});
+    auto* p = reinterpret_cast<int64_t*>(index.data);
+    for (const int64_t i : places) *p++ = i / strides[a] % x.shape[a];
+    out.push_back(std::move(index));
+  }
+  return out;
+}
+
+Unique unique(const View& x) {
+  const View flat = reshaped(contiguous(x), Shape{x.numel()});
+  const View order = argsort(flat, 0, {});
+  const auto* o = reinterpret_cast<const int64_t*>(order.data);
+  const int64_t n = flat.numel();
+  std::vector<int64_t> first, counts;
+  Unique u{{}, {}, View(DType::i64, x.shape), {}};
+  auto* inverse = reinterpret_cast<int64_t*>(u.inverse.data);
+  dispatch(x.dtype, [&]<class T>(T) {
+    const auto* v = reinterpret_cast<const T*>(flat.data);
+    for (int64_t i = 0; i < n; ++i) {
+      const auto now = static_cast<Computed<T>>(v[o[i]]);
+      if (i == 0 || now != static_cast<Computed<T>>(v[o[i - 1]])) {
+        first.push_back(o[i]);
+        counts.push_back(0);
+      }
+      ++counts.back();
+      inverse[o[i]] = static_cast<int64_t>(first.size()) - 1;
+    }
+    u.values = View(x.dtype, Shape{static_cast<int64_t>(first.size())});
+    for (size_t i = 0; i < first.size(); ++i) reinterpret_cast<T*>(u.values.data)[i] = v[first[i]];
+  });
+  u.indices = View(DType::i64, u.values.shape);
+  u.counts = View(DType::i64, u.values.shape);
+  std::copy(first.begin(), first.end(), reinterpret_cast<int64_t*>(u.indices.data));
+  std::copy(counts.begin(), counts.end(), reinterpret_cast<int64_t*>(u.counts.data));
+  return u;
+}
+
+}  // namespace freight::python

@@ -1,0 +1,152 @@
+"""Arrays: views, writes, types, indexing, errors."""
+import copy
+import pickle
+
+import pytest
+
+import freight as f
+
+
+def test_views_share_memory_and_writes_are_seen_in_all_of_them():
+    x = f.arange(12.0).reshape(3, 4)
+    row, column, reverse, flat = x[1], x[:, 2], x[::-1, ::-1], x.reshape(-1)
+    x.T[2, 1] = 60
+    assert row[2].item() == column[1].item() == reverse[1, 1].item() == flat[6].item() == 60
+    row += 1
+    assert x[1].tolist() == [5, 6, 61, 8]
+    reverse[0] = [1, 2, 3, 4]
+    assert x[2].tolist() == [4, 3, 2, 1]
+
+
+def test_a_write_that_overlaps_its_source_reads_old_elements():
+    x = f.arange(6)
+    x[1:] = x[:-1]
+    assert x.tolist() == [0, 0, 1, 2, 3, 4]
+    x[:-1] += x[1:]
+    assert x.tolist() == [0, 1, 3, 5, 7, 4]
+
+
+@pytest.mark.parametrize("make", [lambda x: x.T, lambda x: x[::-2], lambda x: f.expand_dims(x, axis=1),
+                                  lambda x: f.broadcast_to(x[0], (5, 4)), lambda x: x.reshape(2, 6), lambda x: x[..., None]])
+def test_views_copy_nothing(make):
+    x = f.arange(12).reshape(3, 4)
+    assert x._share_memory(make(x))
+
+
+def test_reshape_copies_only_where_the_layout_needs_it():
+    x = f.arange(12).reshape(3, 4)
+    assert x.reshape(4, 3)._share_memory(x)
+    assert not x.T.reshape(12)._share_memory(x)
+    with pytest.raises(ValueError, match="copy"):
+        x.T.reshape(12, copy=False)
+
+
+def test_promotion_and_python_numbers():
+    assert (f.ones(2, dtype=f.int8) + f.ones(2, dtype=f.uint8)).dtype == f.int16
+    assert (f.ones(2, dtype=f.int8) * 2).dtype == f.int8
+    assert (f.ones(2, dtype=f.float64) * 2.5).dtype == f.float64
+    assert (f.ones(2) + 1j).dtype == f.complex64
+    assert f.sum(f.ones(3, dtype=f.uint8)).dtype == f.uint64
+    assert f.sum(f.ones(3, dtype=f.int8)).dtype == f.int64
+    assert f.full((), 3).dtype == f.int64 and f.full((), 3.0).dtype == f.float32
+    with pytest.raises(OverflowError, match="300"):
+        f.ones(2, dtype=f.uint8) + 300
+    with pytest.raises(TypeError, match="int64 and uint64|uint64 and int64"):
+        f.ones(2, dtype=f.uint64) + f.ones(2, dtype=f.int64)
+    assert (f.float32 == None) is False  # noqa: E711
+
+
+def test_integers_wrap_around_and_division_rounds_down():
+    x = f.asarray([-7, 7, -128], dtype=f.int8)
+    assert (x // 2).tolist() == [-4, 3, -64]
+    assert (x % 3).tolist() == [2, 1, 1]
+    assert (-x).tolist() == [7, -7, -128]
+    assert (x // 0).tolist() == [0, 0, 0]
+
+
+def test_index_arrays_masks_and_assignment():
+    x = f.arange(24).reshape(2, 3, 4)
+    rows, columns = f.asarray([0, 2, 2]), f.asarray([3, 0, -1])
+    assert x[:, rows, columns].tolist() == [[3, 8, 11], [15, 20, 23]]
+    assert x[0, :, columns].shape == (3, 3)
+    assert x[x % 5 == 0].tolist() == [0, 5, 10, 15, 20]
+    x[:, rows, 0] = -1
+    assert x[:, 2, 0].tolist() == [-1, -1]
+    x[x < 0] = 0
+    assert f.min(x).item() == 0
+    with pytest.raises(IndexError, match="out of bounds"):
+        x[:, f.asarray([3])]
+    with pytest.raises(IndexError, match="mask"):
+        x[f.asarray([True])]
+    with pytest.raises(IndexError, match="too many"):
+        x[0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("call, error", [
+    (lambda: f.ones(3) + f.ones(4), ValueError), (lambda: f.ones((2, 3)) @ f.ones((2, 3)), ValueError),
+    (lambda: f.ones(3) + "a", TypeError), (lambda: f.asarray([[1], [2, 3]]), ValueError), (lambda: f.asarray("abc"), TypeError),
+    (lambda: f.ones(-1), ValueError), (lambda: f.ones((2**40, 2**40)), ValueError), (lambda: f.empty((2**44,)), MemoryError),
+    (lambda: f.ones(3)[3], IndexError), (lambda: bool(f.ones(3)), ValueError), (lambda: float(f.ones(3)), TypeError),
+    (lambda: f.sum(f.ones(3), axis=1), IndexError), (lambda: f.ones(4).reshape(3), ValueError), (lambda: len(f.ones(())), TypeError),
+    (lambda: f.linalg.inv(f.zeros((2, 2))), f.LinAlgError), (lambda: f.max(f.ones((0,))), ValueError),
+    (lambda: f.ones(3).to("cuda:99"), RuntimeError), (lambda: f.asarray(2**70), OverflowError), (lambda: {f.ones(1): 1}, TypeError),
+])
+def test_bad_input_is_an_exception_of_the_type_that_users_of_numpy_expect(call, error):
+    with pytest.raises(error):
+        call()
+
+
+def test_sums_of_float32_are_as_exact_as_those_of_float64():
+    x = f.full((1_000_001,), 0.1)
+    assert abs(f.sum(x).item() - 100000.1) < 0.01
+    assert abs(f.mean(x).item() - 0.1) < 1e-7
+    assert f.var(f.asarray([1e4, 1e4 + 1])).item() == 0.25
+
+
+def test_sorting_puts_nan_last_and_is_stable():
+    nan = float("nan")
+    x = f.asarray([3.0, nan, 1.0, 2.0])
+    assert f.sort(x).tolist()[:3] == [1, 2, 3]
+    assert f.argsort(x, descending=True).tolist() == [1, 0, 3, 2]
+    assert f.argsort(f.asarray([1, 0, 1, 0]), descending=True).tolist() == [0, 2, 1, 3]
+    assert f.unique_counts(f.asarray([nan, nan, 1.0])).counts.tolist() == [1, 1, 1]
+    assert f.argmax(x).item() == 1
+
+
+def test_pickle_copy_and_text():
+    x = f.arange(6.0).reshape(2, 3).T
+    for y in (pickle.loads(pickle.dumps(x)), copy.copy(x), copy.deepcopy(x)):
+        assert y.tolist() == x.tolist() and y.dtype == x.dtype and not y._share_memory(x)
+    assert pickle.loads(pickle.dumps(f.float32)) is f.float32
+    assert repr(x) == "Array([[0., 3.],\n       [1., 4.],\n       [2., 5.]], dtype=float32)"
+    assert str(f.asarray([1, 20])) == "[ 1 20]"
+    assert "..." in str(f.arange(2000))
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_factorizations_give_the_matrix_again(dtype):
+    f.random.seed(1)
+    n, t = 6, getattr(f, dtype)
+    real = f.random.normal((2, n, n), dtype=f.float64)
+    x = f.astype(real + 1j * f.random.normal((2, n, n), dtype=f.float64), t)
+    tolerance = 1e-4 if dtype == "complex64" else 1e-12
+
+    def near(a, b):
+        return f.max(abs(a - b)).item() < tolerance
+
+    adjoint = f.linalg.matrix_transpose(f.conj(x))
+    unit = f.eye(n, dtype=t)
+    q, r = f.linalg.qr(x)
+    assert near(q @ r, x) and near(f.linalg.matrix_transpose(f.conj(q)) @ q, unit)
+    u, s, vh = f.linalg.svd(x)
+    assert near((u * f.astype(s, t)[:, None, :]) @ vh, x) and near(f.linalg.matrix_transpose(f.conj(u)) @ u, unit)
+    w, v = f.linalg.eigh(x + adjoint)
+    assert near((x + adjoint) @ v, v * f.astype(w, t)[:, None, :])
+    w, v = f.linalg.eig(x)
+    assert near(x @ v, v * w[:, None, :])
+    assert near(f.linalg.inv(x) @ x, unit)
+    positive = x @ adjoint + unit
+    low = f.linalg.cholesky(positive)
+    assert near(low @ f.linalg.matrix_transpose(f.conj(low)), positive)
+    sign, log = f.linalg.slogdet(x)
+    assert near(f.astype(sign, t) * f.astype(f.exp(log), t), f.linalg.det(x))

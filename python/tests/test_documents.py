@@ -1,0 +1,12 @@
+"""The Python of docs/python.md runs as printed."""
+import pathlib
+import re
+
+import pytest
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/python.md"
+
+
+@pytest.mark.parametrize("block", re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S))
+def test_the_programs_of_the_page_run(block):
+    exec(compile(block, str(PAGE), "exec"), {})  # noqa: S102 (a page of this repository)

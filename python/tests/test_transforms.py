@@ -1,0 +1,114 @@
+"""jit, grad, plans, random numbers."""
+import pytest
+
+import freight as f
+
+
+def test_jit_takes_and_returns_nested_values_and_traces_once_per_signature():
+    calls = []
+
+    @f.jit
+    def step(parameters, x, scale=2.0):
+        calls.append(1)
+        return {"y": f.relu(x @ parameters["w"]) * scale, "pair": (x.sum(0), x[::-1])}
+
+    w, x = f.ones((3, 2)), f.asarray([[1.0, 2.0, 3.0], [-4.0, -5.0, -6.0]])
+    for _ in range(3):
+        out = step({"w": w}, x)
+    assert out["y"].tolist() == [[12, 12], [0, 0]] and out["pair"][1].tolist()[0] == [-4, -5, -6]
+    assert len(calls) == 1 and step.recompilations == []
+    step({"w": w}, x[:1])
+    step({"w": w}, x, scale=3.0)
+    assert len(calls) == 3 and len(step.recompilations) == 2
+
+
+def test_gradients_of_nested_arguments():
+    def loss(p, x):
+        return f.mean((x @ p["w"] + p["b"]) ** 2)
+
+    p, x = {"w": f.ones((3, 1)), "b": f.zeros(1)}, f.asarray([[1.0, 2.0, 3.0]])
+    value, g = f.value_and_grad(loss)(p, x)
+    assert value.item() == 36 and g["w"].tolist() == [[12], [24], [36]] and g["b"].tolist() == [12]
+    assert f.jit(f.grad(loss))(p, x)["w"].tolist() == g["w"].tolist()
+    assert f.grad(f.grad(lambda w: f.sum(w**3)))(f.asarray(2.0)).item() == 12
+    assert f.grad(lambda a, b: f.sum(a * b), argnums=(0, 1))(f.asarray([2.0]), f.asarray([3.0]))[1].tolist() == [2]
+
+
+def test_a_loop_of_descent_reaches_the_minimum():
+    f.random.seed(0)
+    x, true = f.random.normal((64, 3)), f.asarray([1.0, -2.0, 0.5])
+    y, w = x @ true, f.zeros(3)
+    step = f.jit(lambda w: w - 0.1 * f.grad(lambda w: f.mean((x @ w - y) ** 2))(w))
+    for _ in range(200):
+        w = step(w)
+    assert f.max(abs(w - true)).item() < 1e-3
+
+
+@pytest.mark.parametrize("function, error", [
+    (lambda x: f.fft.fft(x), TypeError), (lambda x: f.unique_values(x), ValueError), (lambda x: float(f.sum(x)), ValueError),
+    (lambda x: x * 1j, TypeError), (lambda x: x[x > 0], TypeError),
+])
+def test_host_functions_are_refused_in_jit_with_an_error(function, error):
+    with pytest.raises(error):
+        f.jit(function)(f.ones(4))
+    assert f.jit(lambda x: x + 1)(f.ones(4)).tolist() == [2] * 4  # a failed trace leaves nothing behind
+
+
+def test_a_write_in_jit_is_an_error_that_names_the_alternative():
+    def write(x):
+        x[0] = 1.0
+        return x
+
+    with pytest.raises(TypeError, match="where"):
+        f.jit(write)(f.ones(3))
+    with pytest.raises(TypeError, match="host array"):
+        total = f.zeros(3)
+
+        def leak(x):
+            total[...] = x
+            return x
+
+        f.jit(leak)(f.ones(3))
+
+
+def test_exceptions_of_a_traced_function_reach_the_caller():
+    def fails(x):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        f.jit(fails)(f.ones(1))
+
+
+def test_errors_name_the_line_of_the_program():
+    with pytest.raises(ValueError, match=r"test_transforms\.py:\d+"):
+        f.jit(lambda x: f.softmax(x, axis=5))(f.ones((2, 2)))
+
+
+def test_plan_tells_memory_and_steps_before_anything_runs():
+    plan = f.plan(lambda a, b: f.relu(a @ b), f.ones((64, 32)), f.ones((32, 16)))
+    assert plan.flops >= 2 * 64 * 32 * 16 and any("matmul" in s for s in plan.steps) and "steps" in repr(plan)
+
+
+def test_random_numbers_follow_from_seeds_and_keys():
+    f.random.seed(5)
+    a = f.random.normal((100,))
+    f.random.seed(5)
+    assert f.random.normal((100,)).tolist() == a.tolist() != f.random.normal((100,)).tolist()
+    key = f.random.key(3)
+    drawn = f.random.uniform((4,), key=key)
+    assert drawn.tolist() == f.random.uniform((4,), key=key).tolist()
+    assert f.jit(lambda k: f.random.uniform((4,), key=k))(key).tolist() == drawn.tolist()
+    one, two = f.random.split(key)
+    assert f.random.uniform((4,), key=one).tolist() != f.random.uniform((4,), key=two).tolist()
+    assert sorted(f.random.permutation(50).tolist()) == list(range(50))
+    x = f.random.randint(3, 7, (1000,))
+    assert x.dtype == f.int64 and f.min(x).item() == 3 and f.max(x).item() == 6
+
+
+def test_functions_of_the_library_are_there_with_their_options():
+    x = f.asarray([[1.0, 5.0, 3.0]])
+    values, indices = f.topk(x, 2)
+    assert values.tolist() == [[5, 3]] and indices.tolist() == [[1, 2]] and indices.dtype == f.int64
+    assert abs(f.sum(f.softmax(x)).item() - 1) < 1e-6
+    assert f.conv2d(f.ones((1, 1, 4, 4)), f.ones((1, 1, 3, 3)), padding=1).shape == (1, 1, 4, 4)
+    assert f.softmax.__doc__

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Builds the Python package with the library of BUILD_DIR and runs its tests (python/tests); with `suite` the public tests of
+# the array API standard instead, which lie beside the repository.
+# usage: python_package.sh BUILD_DIR [suite]. Skipped (77) where BUILD_DIR/python (python_environment.sh) or the suite is missing.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=$(cd "$1" && pwd)
+python=$build/python/bin/python
+suite=$root/../shared/array-api-tests
+skip() {
+  echo "skipped: $1"
+  exit 77
+}
+"$python" -c "import nanobind, pytest" 2> /dev/null || skip "no environment with the packages of tests/requirements.txt"
+[ "${2:-}" != suite ] || [ -d "$suite" ] || skip "no array-api-tests at $suite"
+
+out=$build/python-package
+mkdir -p "$out"
+{
+  cmake --install "$build" --prefix "$out/prefix" &&
+    cmake -S "$root/python" -B "$out/build" -G Ninja -Dfreight_DIR="$out/prefix/lib/cmake/freight" -DPython_EXECUTABLE="$python" &&
+    ninja -C "$out/build" -j"$(nproc)"
+} > "$out/build.log" 2>&1 || {
+  tail -n 40 "$out/build.log"
+  exit 1
+}
+export PYTHONPATH="$out/build" PYTHONDONTWRITEBYTECODE=1
+if [ "${2:-}" = suite ]; then
+  cd "$suite"
+  export ARRAY_API_TESTS_MODULE=freight.xp ARRAY_API_TESTS_VERSION=2025.12 HYPOTHESIS_STORAGE_DIRECTORY="$out/hypothesis"
+  exec "$python" -m pytest -q -p no:cacheprovider array_api_tests --max-examples 50 --disable-deadline
+fi
+cd "$out"
+exec "$python" -m pytest -q -p no:cacheprovider "$root/python/tests"
