@@ -9,6 +9,7 @@ import ast
 import importlib.util
 import keyword
 import pathlib
+import re
 import sys
 
 # Functions of the library that the package has under the standard's names, with the standard's semantics.
@@ -115,6 +116,7 @@ def write_functions(core, package):
 
 
 HEADER = '''# Written by generate.py.
+import builtins
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, overload
 
@@ -167,11 +169,16 @@ def functions_of(path):
     return [n for n in tree.body if isinstance(n, ast.FunctionDef) and (not n.name.startswith("_") or n.name == "__array_namespace_info__")]
 
 
+def write_stub(path, text):
+    """Writes a stub in which the type of Python is meant by `bool`: a module with the standard's names has another one."""
+    path.write_text(HEADER + re.sub(r"(?<=[:>|,] )bool\b", "builtins.bool", text))
+
+
 def main():
     package = pathlib.Path(sys.argv[1])
     core = load(package)
     write_functions(core, package)
-    stubs = pathlib.Path(__file__).parent / "stubs"
+    stubs = pathlib.Path(__file__).parent / "stubs"  # of what is written by hand and has no signature to read
     namedtuples = []
     for name in ("_array_api", "_linalg"):
         for node in ast.parse((package / f"{name}.py").read_text()).body:
@@ -196,18 +203,21 @@ def main():
     extensions = {}
     for name in ("linalg", "fft"):
         extensions[name] = [stub_of(f) for f in functions_of(package / f"_{name}.py")]
-    (package / "__init__.pyi").write_text(
-        HEADER + "from . import fft as fft, linalg as linalg, random as random, xp as xp\n\n" + array + "\n" + "\n".join(namedtuples)
+    write_stub(
+        package / "__init__.pyi",
+        "from . import fft as fft, linalg as linalg, random as random, xp as xp\n\n" + array + "\n" + "\n".join(namedtuples)
         + "\n".join(constants + [""] + standard + pointwise + library) + "\n" + package_stub)
-    (package / "xp.pyi").write_text(
-        HEADER + "from . import fft as fft, linalg as linalg\nfrom . import Array, dtype\n\n" + "\n".join(namedtuples)
+    write_stub(
+        package / "xp.pyi",
+        "from . import fft as fft, linalg as linalg\nfrom . import Array, dtype\n\n" + "\n".join(namedtuples)
         + "\n".join(constants + [""] + standard + pointwise) + "\n")
+    write_stub(package / "random.pyi", "from . import Array\n\n" + (stubs / "random.pyi").read_text())
     for name, stub in extensions.items():
         more = ["matmul", "matrix_transpose", "tensordot", "vecdot"] if name == "linalg" else []
         results = ["EighResult", "EigResult", "QRResult", "SlogdetResult", "SVDResult"] if name == "linalg" else []
         names = ", ".join(f"{n} as {n}" for n in ["Array", *more, *results])
         extra = "\nclass LinAlgError(ValueError): ...\n" if name == "linalg" else ""
-        (package / f"{name}.pyi").write_text(HEADER + f"from . import {names}\n\n" + "\n".join(stub) + "\n" + extra)
+        write_stub(package / f"{name}.pyi", f"from . import {names}\n\n" + "\n".join(stub) + "\n" + extra)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ void declare_config(Options& o, train::Config& c, const std::string& without) {
                  .value = field.value,
                  .synonyms = field.limits.synonyms,
                  .aliases = field.aliases,
-                 .seconds = field.seconds ? &(c.*field.seconds) : nullptr});
+                 .seconds = field.seconds ? &(c.*field.seconds) : nullptr,
+                 .rule = field.rule ? &(c.*field.rule) : nullptr});
         },
         field.member);
   }

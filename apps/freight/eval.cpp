@@ -44,7 +44,10 @@ void print(const train::Measurement& measured, const std::string& split, int64_t
       j["tokens"] = e.count;
     }
     for (const metrics::Score& s : measured.scores) {
-      j["scores"][s.name] = {{"value", s.value}, {"low", s.low}, {"high", s.high}};
+      j["scores"][s.name] = {{"value", s.value}, {"low", nullptr}, {"high", nullptr}};
+      if (s.interval != metrics::Score::Interval::known) continue;
+      j["scores"][s.name]["low"] = s.low;
+      j["scores"][s.name]["high"] = s.high;
     }
     std::printf("%s\n", j.dump().c_str());
   } else {
@@ -53,7 +56,7 @@ void print(const train::Measurement& measured, const std::string& split, int64_t
     std::printf("%s %s: %s%sloss %.4f over %s %s (%.2f s)\n", data.c_str(), part.c_str(), perplexity.c_str(),
                 top1.c_str(), e.loss, with_commas(e.count).c_str(), measured.unit, e.seconds);
     for (const metrics::Score& s : measured.scores) {
-      std::printf("%-10s %.6g  (95 %%: %.6g to %.6g)\n", s.name.c_str(), s.value, s.low, s.high);
+      std::printf("%-17s %.6g  %s\n", s.name.c_str(), s.value, metrics::interval_text(s).c_str());
     }
   }
 }

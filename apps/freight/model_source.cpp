@@ -5,12 +5,12 @@
 
 #include "freight/backend/backend.h"
 #include "freight/base/error.h"
+#include "freight/base/memory_size.h"
 #include "freight/base/usage.h"
 #include "freight/models/models.h"
 #include "freight/optim/create.h"
 #include "freight/store/precision.h"
 #include "freight/train/learner.h"
-#include "memory_size.h"
 
 namespace freight::app {
 

@@ -60,9 +60,7 @@ std::string importance_text(const store::Bundle& bundle, const std::vector<store
   for (size_t i = 0; i < std::min(order.size(), kMost); ++i) {
     std::vector<std::string> row = {bundle.columns[order[i]].name};
     for (const store::Importance& measure : importance) {
-      char text[32];
-      std::snprintf(text, sizeof text, "%.4g", measure.columns[order[i]]);
-      row.emplace_back(text);
+      row.push_back(significant(measure.columns[order[i]], 4));
     }
     rows.push_back(std::move(row));
   }

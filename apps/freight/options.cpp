@@ -105,6 +105,14 @@ void assign(Option& o, const std::string& text) {
       return;
     }
   }
+  if (o.more.rule) {
+    const bool rule = text.find('=') != std::string::npos;
+    *o.more.rule = rule ? text : "";
+    if (rule) {
+      *std::get<double*>(o.target) = 0;
+      return;
+    }
+  }
   for (const auto& [synonym, means] : o.more.synonyms) {
     if (text == synonym) return assign(o, means);
   }
@@ -125,6 +133,7 @@ void assign(Option& o, const std::string& text) {
 
 Json value_json(const Option& o) {
   if (o.more.seconds && *o.more.seconds > 0) return cat(*o.more.seconds, "s");
+  if (o.more.rule && !o.more.rule->empty()) return *o.more.rule;
   return std::visit(
       [](auto* target) {
         using T = std::remove_pointer_t<decltype(target)>;

@@ -27,6 +27,8 @@ class Options {
     std::vector<std::string> aliases = {};     // accepted, not shown first in the help
     // A time like 30s may replace a whole number, and is stored here; the number is 0 then.
     double* seconds = nullptr;
+    // A value with an equals sign, such as recall=0.95, may stand in place of a number, and goes here.
+    std::string* rule = nullptr;
   };
   enum class Outcome { run, done };  // done: help or the configuration was printed
 

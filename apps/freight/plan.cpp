@@ -120,7 +120,7 @@ std::optional<Within> within(const PlanInput& in, const StepPlan& base, const Pl
 }
 Json json_of(const Within& w) {
   return {
-      {"mode", offload_names()[static_cast<size_t>(w.step_plan.options.offload)]},
+      {"mode", to_string(w.step_plan.options.offload)},
       {"device_memory_bytes", w.device_bytes > 0 ? Json(w.device_bytes) : Json(nullptr)},
       {"fits", w.device_bytes > 0 ? Json(static_cast<double>(w.step_plan.total()) <= w.device_bytes) : Json(nullptr)},
       {"total_bytes", w.step_plan.total()},
@@ -132,8 +132,7 @@ Json json_of(const Within& w) {
 }
 void print_within(const Within& w) {
   const auto total = static_cast<double>(w.step_plan.total());
-  std::printf("\n--offload %s: %s on the device",
-              offload_names()[static_cast<size_t>(w.step_plan.options.offload)].c_str(), bytes(total).c_str());
+  std::printf("\n--offload %s: %s on the device", to_string(w.step_plan.options.offload).c_str(), bytes(total).c_str());
   if (w.device_bytes > 0) {
     std::printf(", %s %s", total <= w.device_bytes ? "within" : "which does not fit", bytes(w.device_bytes).c_str());
   }

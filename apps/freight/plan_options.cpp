@@ -7,11 +7,11 @@
 
 #include "config_options.h"
 #include "freight/base/error.h"
+#include "freight/base/memory_size.h"
 #include "freight/base/usage.h"
 #include "freight/io/file.h"
 #include "freight/io/json_library.h"
 #include "freight/train/learner.h"
-#include "memory_size.h"
 #include "plan_table.h"
 
 namespace freight::app {

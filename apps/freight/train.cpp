@@ -14,6 +14,7 @@
 #include "freight/base/cpu_info.h"
 #include "freight/base/device_memory.h"
 #include "freight/base/error.h"
+#include "freight/base/memory_size.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/usage.h"
@@ -22,10 +23,10 @@
 #include "freight/report/card.h"
 #include "freight/tables/rank_work.h"
 #include "freight/trace/device.h"
+#include "freight/train/class_weights.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/learner.h"
 #include "freight/train/run_dir.h"
-#include "memory_size.h"
 #include "options.h"
 #include "rank_log.h"
 #include "ranks.h"
@@ -302,6 +303,7 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
       parse_request(r, args);
       train::need_several(r.config, r.source);
     }
+    if (ranks->first()) train::settle_class_weight(r.config);  // its file may lie on this host alone
     const std::string json = ranks->from_first(train::to_json(r.config));
     const bool of_rows =
         ranks->from_first(ranks->first() && !train::is_network(r.config, r.source) ? "rows" : "net") == "rows";

@@ -2,19 +2,13 @@
 #include "train_result.h"
 
 #include <cmath>
-#include <cstdio>
 
 #include "freight/base/strings.h"
 #include "freight/io/json_library.h"
 
 namespace freight::app {
 
-std::string figure(double v) {
-  if (std::fabs(v) < 1000) return fixed(v, 4);
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", v);
-  return text;
-}
+std::string figure(double v) { return std::fabs(v) < 1000 ? fixed(v, 4) : significant(v, 6); }
 
 const char* name_of_set(const std::string& part) { return part == "val" ? "validation" : "test"; }
 
@@ -23,6 +17,13 @@ void add_figures(const train::Result& r, bool tokens, nlohmann::ordered_json& to
   if (r.test.top1) to[r.measured + "_top1"] = *r.test.top1;
   if (tokens && r.test.count > 0) to[r.measured + "_perplexity"] = std::exp(r.test.loss);
   if (r.test.metric) to[cat(r.measured, "_", r.metric_name)] = *r.test.metric;
+}
+
+std::string best_line(const train::Result& r) {
+  std::string text =
+      cat("best    epoch ", r.best_epoch, " of ", r.epochs, ", by ", name_of_set(r.measured), " ", r.best_by);
+  if (r.ended == train::Ended::early) text += "; the run ended early, since that did not improve any more";
+  return text;
 }
 
 std::string result_line(const train::Result& r, bool tokens, const std::string& effort) {
@@ -35,9 +36,7 @@ std::string result_line(const train::Result& r, bool tokens, const std::string& 
     text += cat("perplexity ", figure(std::exp(r.test.loss)), " over ", with_commas(r.test.count), " tokens, ");
   if (r.test.top1)
     return cat(text, "accuracy ", fixed(*r.test.top1, 2), " %  (loss ", fixed(r.test.loss, 4), ", ", effort, ")");
-  char loss[32];
-  std::snprintf(loss, sizeof loss, "%.6g", r.test.loss);
-  return cat(text, "loss ", loss, "  (", effort, ")");
+  return cat(text, "loss ", significant(r.test.loss, 6), "  (", effort, ")");
 }
 
 }  // namespace freight::app

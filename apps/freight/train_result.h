@@ -16,4 +16,7 @@ void add_figures(const train::Result& result, bool tokens, nlohmann::ordered_jso
 // "test auc 0.98, accuracy 97.00 %  (loss 0.1, 12 rounds in 0.1 s)"; `effort` is its last part.
 std::string result_line(const train::Result& result, bool tokens, const std::string& effort);
 
+// "best    epoch 7 of 9, by validation auc": the epoch whose weights are stored.
+std::string best_line(const train::Result& result);
+
 }  // namespace freight::app

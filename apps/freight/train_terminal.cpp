@@ -35,6 +35,7 @@ void Terminal::on_start(const train::RunSummary& s) {
   held_out_ = s.held_out;
   shown_split_ = s.validates ? "val" : s.held_out;
   steps_ = s.has_plans;
+  metric_name_ = s.metric_name;
   rate_ = s.unit == "row" ? "rows/s" : s.unit + "/s";
   squared_ = !s.has_plans && s.classes == 0 && !s.ranks;
   for (const std::string& warning : s.warnings) say(cat("warning: ", warning));
@@ -117,6 +118,9 @@ void Terminal::on_epoch(const train::EpochReport& e) {
   if (e.test) text += cat("  ", shown_split_, " ", loss_name(), " ", figure(shown_loss(e.test->loss)));
   if (e.test && tokens()) text += cat("  ", shown_split_, " perplexity ", figure(std::exp(e.test->loss)));
   if (e.test && e.test->top1) text += cat("  ", shown_split_, " top1 ", fixed(*e.test->top1, 2));
+  if (e.test && e.test->metric && !metric_name_.empty()) {
+    text += cat("  ", shown_split_, " ", metric_name_, " ", figure(*e.test->metric));
+  }
   text += cat("  ", with_commas(static_cast<int64_t>(r.samples_per_s)), " ", rate_);
   if (steps_) text += cat("  data ", fixed(r.data_percent, 0), "%");
   text += cat("  ", fixed(e.seconds, 1), " s", e.best ? "  * best" : "");
@@ -249,6 +253,8 @@ void Terminal::print(const train::Result& r, const std::string& resume) {
   if (steps_) shown.measured = shown_split_;  // names the rows that training measured, which `eval` must measure, too
   result(result_line(shown, tokens(), effort));
   if (r.comparison) result(cat("best    ", r.comparison->best));
+  for (const std::string& line : r.decisions) result(line);
+  if (r.best_epoch > 0) result(best_line(shown));
   std::string split;
   if (r.test.count == 0) {
     split = " --split train";

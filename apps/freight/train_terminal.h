@@ -81,7 +81,8 @@ class Terminal : public train::Observer {
   double device_peak_ = 0;
   bool quiet_, steps_ = true;  // a network, whose steps are planned
   bool squared_ = false;       // a regression on a table
-  std::string example_, sample_set_, pass_ = "epoch", held_out_ = "test", shown_split_ = "test", rate_ = "img/s";
+  std::string metric_name_, example_, sample_set_, pass_ = "epoch", held_out_ = "test", shown_split_ = "test";
+  std::string rate_ = "img/s";
   Progress progress_;
 };
 

@@ -31,11 +31,10 @@ void print_line(const deploy::Claim& c) {
   line += c.name;
   line.resize(std::max<size_t>(line.size() + 2, 26), ' ');
   line += c.text;
-  char numbers[64] = "";
   if (c.state != State::unchecked) {
-    std::snprintf(numbers, sizeof numbers, ": difference %.2g, limit %.2g", c.difference, c.limit);
+    line += cat(": difference ", significant(c.difference, 2), ", limit ", significant(c.limit, 2));
   }
-  std::printf("%s%s%s\n", line.c_str(), numbers, c.note.empty() ? "" : cat(" (", c.note, ")").c_str());
+  std::printf("%s%s\n", line.c_str(), c.note.empty() ? "" : cat(" (", c.note, ")").c_str());
   std::fflush(stdout);
 }
 

@@ -145,7 +145,8 @@ def value_and_grad(function, argnums=0, has_aux=False):
         traced = [_core.as_leaf(x) for x in leaves]
         at = 0
         for n, structure, count in zip(numbers, structures, counts):
-            arguments[n] = _unflatten(structure, iter(traced[at:at + count]))
+            # The function gets arrays of its own: what it writes to them changes none that gradients are taken by.
+            arguments[n] = _unflatten(structure, iter([_core.as_leaf(x) for x in traced[at:at + count]]))
             at += count
         value = function(*arguments, **keywords)
         loss = value[0] if has_aux else value

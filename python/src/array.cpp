@@ -19,22 +19,22 @@ Types& types() {
 
 nb::object wrap(View view) {
   nb::object o = nb::inst_alloc(types().array);
-  new (nb::inst_ptr<PyArray>(o)) PyArray{std::move(view), {}};
+  new (nb::inst_ptr<PyArray>(o)) PyArray{std::move(view), {}, false};
   nb::inst_mark_ready(o);
   return o;
 }
 
 nb::object wrap(Tensor tensor) {
   nb::object o = nb::inst_alloc(types().array);
-  new (nb::inst_ptr<PyArray>(o)) PyArray{{}, std::move(tensor)};
+  new (nb::inst_ptr<PyArray>(o)) PyArray{{}, std::move(tensor), false};
   nb::inst_mark_ready(o);
   return o;
 }
 
-nb::object wrap(std::vector<Tensor> tensors) {
-  nb::list all;
-  for (Tensor& t : tensors) all.append(wrap(std::move(t)));
-  return nb::tuple(all);
+nb::object wrap_view(PyArray& of, Tensor tensor) {
+  nb::object o = wrap(std::move(tensor));
+  of.viewed = nb::inst_ptr<PyArray>(o)->viewed = true;
+  return o;
 }
 
 nb::object dtype_object(DType dtype) { return nb::borrow(types().dtypes[static_cast<size_t>(dtype)]); }
@@ -290,6 +290,16 @@ nb::object binary(const Elementwise& f, nb::handle left, nb::handle right, bool 
   return wrap(apply(f, *view_in(a, dtype, made_a, number), *view_in(b, dtype, made_b, number)));
 }
 
+namespace {
+void need_no_views(const PyArray& x) {
+  if (x.viewed) {
+    raise<TypeError>(
+        "in jit and grad an array that is a view, or of which there are views, is not written to: make a "
+        "new one, as by x = x + y or where");
+  }
+}
+}  // namespace
+
 nb::object in_place(const Elementwise& f, nb::handle left, nb::handle right) {
   const Operand a = operand_of(left), b = operand_of(right);
   if (!a.array || !b.valid()) return nb::borrow(Py_NotImplemented);
@@ -300,6 +310,7 @@ nb::object in_place(const Elementwise& f, nb::handle left, nb::handle right) {
   }
   if (a.traced() || b.traced()) {
     // A traced array gets the new value; the write is part of the function.
+    need_no_views(*a.array);
     const Tensor y = traced_binary(f, a, b, dtype);
     if (y.shape() != a.array->shape())
       raise<ValueError>(f.name, " in place: the result has shape ", to_string(y.shape()), ", the array ",
@@ -464,20 +475,37 @@ bool has_traced_index(nb::handle key) {
   return a && !a->on_host();
 }
 
+// The write as a function: the elements at the places that the key names, which are known while tracing.
+void set_traced_item(PyArray& x, nb::handle key, nb::handle value) {
+  need_no_views(x);
+  if (has_traced_index(key))
+    raise<TypeError>("x[...] = v: a traced index does not work here: use freight.index_put or where");
+  const Shape shape = x.tensor.shape();
+  View places(DType::i64, shape);
+  for (int64_t i = 0; i < shape.numel(); ++i) reinterpret_cast<int64_t*>(places.data)[i] = i;
+  places = contiguous(gather(select(places, items_of(key))));
+  const nb::object keep = operand_of(value).valid() ? nb::borrow(value) : converted(value);
+  Tensor updates = tensor_in(operand_of(keep), x.dtype());
+  updates = invoke_named("broadcast_to", {updates, places.shape.vector()});
+  const std::vector<int64_t> flat{-1};
+  updates = invoke_named("reshape", {updates, flat});
+  const Tensor index(to_array(reshaped(places, Shape{places.numel()})));
+  const Tensor written =
+      invoke_named("scatter", {invoke_named("reshape", {x.tensor, flat}), index, updates, int64_t{0}});
+  x.tensor = invoke_named("reshape", {written, shape.vector()});
+}
+
 }  // namespace
 
 nb::object get_item(PyArray& x, nb::handle key) {
-  if (!x.on_host() || has_traced_index(key)) return wrap(traced_item(x, key));
+  if (has_traced_index(key)) return wrap(traced_item(x, key));
+  if (!x.on_host()) return wrap_view(x, traced_item(x, key));
   if (PyLong_CheckExact(key.ptr()) && x.view.rank() > 0) return wrap(selected(x.view, 0, integer_of(key, "index")));
   return wrap(gather(select(x.view, items_of(key))));
 }
 
 void set_item(PyArray& x, nb::handle key, nb::handle value) {
-  if (!x.on_host()) {
-    raise<TypeError>(
-        "x[...] = v: arrays in jit and grad are not written to: use where, concat, or freight.update_slice and "
-        "freight.index_put, which give a new array");
-  }
+  if (!x.on_host()) return set_traced_item(x, key, value);
   PyArray* v = array_or_null(value);
   View from;
   nb::object keep;

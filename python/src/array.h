@@ -20,6 +20,9 @@ namespace freight::python {
 struct PyArray {
   View view;      // no block: a tensor
   Tensor tensor;  // undefined: a view
+  // A tensor that has the elements of another array, or the other way round: the library knows no views, so it is not
+  // written to.
+  bool viewed = false;
   bool on_host() const { return view.block != nullptr; }
   DType dtype() const { return on_host() ? view.dtype : tensor.dtype(); }
   const Shape& shape() const { return on_host() ? view.shape : tensor.shape(); }
@@ -39,7 +42,7 @@ Types& types();
 
 nb::object wrap(View view);
 nb::object wrap(Tensor tensor);
-nb::object wrap(std::vector<Tensor> tensors);  // a tuple
+nb::object wrap_view(PyArray& of, Tensor tensor);  // elements of `of`
 nb::object dtype_object(DType dtype);
 PyArray* array_or_null(nb::handle h);
 PyArray& array_of(nb::handle h, const char* function);  // TypeError for other objects

@@ -133,7 +133,7 @@ nb::object reshape(nb::handle h, nb::handle shape, nb::handle copies) {
   const Shape to = checked_shape(sizes, x.dtype());
   if (to.numel() != count)
     raise<ValueError>("cannot reshape array of size ", count, " into shape ", nb::repr(shape).c_str());
-  if (!x.on_host()) return wrap(invoke_named("reshape", {x.tensor, sizes}));
+  if (!x.on_host()) return wrap_view(x, invoke_named("reshape", {x.tensor, sizes}));
   if (!copies.is_none() && nb::cast<bool>(copies)) return wrap(reshaped_view(copy(x.view), to));
   if (copies.is_none()) return wrap(reshaped(x.view, to));
   View y = reshaped_view(x.view, to);
@@ -145,7 +145,7 @@ nb::object permute_dims(nb::handle h, nb::handle axes) {
   PyArray& x = array_of(h, "permute_dims");
   const std::vector<int> order = axes_of(axes, x.shape().rank());
   if (static_cast<int>(order.size()) != x.shape().rank()) raise<ValueError>("axes don't match array");
-  if (!x.on_host()) return wrap(invoke_named("permute", {x.tensor, wide(order)}));
+  if (!x.on_host()) return wrap_view(x, invoke_named("permute", {x.tensor, wide(order)}));
   return wrap(permuted(x.view, order));
 }
 
@@ -162,20 +162,20 @@ nb::object transposed(nb::handle h, bool matrix) {
   } else {
     std::reverse(order.begin(), order.end());
   }
-  if (!x.on_host()) return wrap(invoke_named("permute", {x.tensor, wide(order)}));
+  if (!x.on_host()) return wrap_view(x, invoke_named("permute", {x.tensor, wide(order)}));
   return wrap(permuted(x.view, order));
 }
 
 nb::object broadcast_to(nb::handle h, nb::handle shape) {
   PyArray& x = array_of(h, "broadcast_to");
   const std::vector<int64_t> sizes = integers_of(shape, "shape");
-  if (!x.on_host()) return wrap(invoke_named("broadcast_to", {x.tensor, sizes}));
+  if (!x.on_host()) return wrap_view(x, invoke_named("broadcast_to", {x.tensor, sizes}));
   return wrap(broadcast(x.view, checked_shape(sizes, x.view.dtype)));
 }
 
 nb::object diagonal(nb::handle h, int64_t offset) {
   PyArray& x = array_of(h, "diagonal");
-  if (!x.on_host()) return wrap(invoke_named("diagonal", {x.tensor, offset}));
+  if (!x.on_host()) return wrap_view(x, invoke_named("diagonal", {x.tensor, offset}));
   return wrap(diagonal_view(x.view, offset));
 }
 

@@ -1,4 +1,7 @@
 // The extension module freight._core.
+#include <omp.h>
+#include <pthread.h>
+
 #include "array.h"
 #include "freight/base/error.h"
 
@@ -26,6 +29,8 @@ NB_MODULE(_core, m) {
   using namespace freight::python;
   // Types and functions live as long as the process; what is left when the interpreter ends is no leak.
   nb::set_leak_warnings(false);
+  // The threads of OpenMP's pool are not in a forked child, which would wait for them: it computes with its one thread.
+  pthread_atfork(nullptr, nullptr, [] { omp_set_num_threads(1); });
   nb::register_exception_translator(translate);
   bind_array(m);
   bind_functions(m);

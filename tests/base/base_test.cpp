@@ -71,6 +71,9 @@ TEST(Strings, NumbersAreReadable) {
   EXPECT_EQ(fixed(-12.345, 1), "-12.3");
   EXPECT_EQ(fixed(1e300, 0), "1e+300");  // whose 301 digits were cut off
   EXPECT_EQ(human_bytes(9.8 * 1024 * 1024), "9.8 MiB");
+  EXPECT_EQ(significant(0.012345, 3), "0.0123");
+  EXPECT_EQ(significant(1234567, 6), "1.23457e+06");
+  EXPECT_EQ(significant(0.5, 4), "0.5");
   EXPECT_EQ(cat("x ", 0.1, " ", 3, " ", true), "x 0.1 3 true");
 }
 

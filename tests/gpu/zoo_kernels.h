@@ -69,7 +69,8 @@ inline KernelTexts zoo_kernels(const std::vector<std::string>& nets) {
     if (model.language_model()) y = {DType::i32, x.shape};
     if (model.loss == models::Loss::mse) y = model.output_type(batch);
     model.net->train();
-    train::TrainStep step(model, optimizer, nullptr, {.label_smoothing = model.loss == models::Loss::mse ? 0.0 : 0.1},
+    train::TrainStep step(model, optimizer, nullptr,
+                          {.loss = {.label_smoothing = models::regresses(model.loss) ? 0.0 : 0.1}},
                           {.backend = "collecting", .deterministic = true, .compute = compute});
     step.summary(x, y);
     model.net->eval();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "freight/metrics/decision.h"
 #include "tests/support/files.h"
 
 namespace freight::metrics {

@@ -1,6 +1,7 @@
 // Runs that are fine-tuned: frozen layers keep their bits, rates differ by layer, and all of it survives a stop.
 #include <signal.h>
 
+#include <cmath>
 #include <map>
 
 #include "freight/io/safetensors.h"
@@ -156,6 +157,96 @@ TEST_F(FineTuning, ShardsAndMicroBatchesLeaveFrozenLayersAlone) {
       EXPECT_EQ(values, after.at(name)) << name;
     }
   }
+}
+
+// The largest difference between the tensors of two runs' models.
+double difference(const std::map<std::string, std::vector<float>>& a,
+                  const std::map<std::string, std::vector<float>>& b) {
+  double most = 0;
+  for (const auto& [name, values] : a) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      most = std::max(most, std::fabs(static_cast<double>(values[i]) - static_cast<double>(b.at(name)[i])));
+    }
+  }
+  return most;
+}
+
+TEST_F(FineTuning, KeptFeaturesTrainTheSameModelAsLayersThatAreComputedInEveryEpoch) {
+  for (const int64_t views : {0, 2}) {
+    const auto model = [&](const std::string& cache) {
+      Config c = at(cat(cache, views));
+      c.freeze = "backbone";
+      c.model_ema = 0.9;
+      c.flip = views > 0;
+      c.augment_views = views;
+      c.feature_cache = cache;
+      run(c);
+      return tensors(c.output_dir + "/model.safetensors");
+    };
+    const auto off = model("off");
+    EXPECT_NE(notes_.find("computed in every epoch: --feature-cache off"), std::string::npos) << notes_;
+    const auto kept = model("memory");
+    EXPECT_NE(notes_.find("the frozen layers are computed once"), std::string::npos) << notes_;
+    EXPECT_NE(notes_.find("in memory"), std::string::npos) << notes_;
+    EXPECT_LT(difference(off, kept), 1e-4);
+    EXPECT_EQ(difference(kept, model("disk")), 0);
+    EXPECT_NE(notes_.find("in a file in"), std::string::npos) << notes_;
+  }
+}
+
+TEST_F(FineTuning, AStoppedRunOnKeptFeaturesGoesOnBitwise) {
+  const auto settings = [&](const std::string& name) {
+    Config c = at(name);
+    c.freeze = "backbone";
+    c.flip = true;
+    c.augment_views = 3;
+    c.feature_cache = "memory";
+    return c;
+  };
+  run(settings("whole"));
+  EXPECT_TRUE(run(settings("parts"), 25).interrupted());
+  Config c = settings("parts");
+  c.resume = "auto";
+  EXPECT_FALSE(run(c).interrupted());
+  EXPECT_EQ(read_text(dir_ / "whole/model.safetensors"), read_text(dir_ / "parts/model.safetensors"));
+}
+
+TEST_F(FineTuning, MicroBatchesTakeKeptFeatures) {
+  std::vector<std::map<std::string, std::vector<float>>> models;
+  for (const char* cache : {"off", "memory"}) {
+    Config c = at(cache);
+    c.freeze = "backbone";
+    c.feature_cache = cache;
+    c.grad_accum = 4;
+    run(c);
+    models.push_back(tensors(c.output_dir + "/model.safetensors"));
+  }
+  EXPECT_LT(difference(models[0], models[1]), 1e-4);
+}
+
+TEST_F(FineTuning, SaysWhatPreventsThatFrozenLayersAreComputedOnce) {
+  const auto refused = [&](const std::string& why, const std::function<void(Config&)>& change) {
+    Config c = at("refused");
+    c.freeze = "backbone";
+    c.feature_cache = "memory";
+    change(c);
+    expect_error(ErrorKind::usage, {"--feature-cache: memory: the frozen layers cannot be computed once", why},
+                 [&] { run(c); });
+    c.feature_cache = "auto";
+    c.max_steps = 1;
+    c.overwrite = true;
+    run(c);
+    EXPECT_NE(notes_.find(cat("computed in every epoch: ", why)), std::string::npos) << notes_;
+  };
+  refused("--flip change samples in every epoch; --augment-views 4", [](Config& c) { c.flip = true; });
+  refused("--mixup-alpha mixes samples", [](Config& c) { c.mixup_alpha = 0.2; });
+  refused("--shards promises the same bits", [](Config& c) { c.shards = 4; });
+  refused("--on-bad-sample skip", [](Config& c) { c.on_bad_sample = "skip"; });
+  refused("they need", [](Config& c) { c.feature_cache_size = "1KiB"; });
+  refused("the frozen layers are not the first ones: conv1 is trained", [](Config& c) { c.freeze = "conv2,bn2"; });
+  Config c = at("none");
+  c.feature_cache = "memory";
+  expect_error(ErrorKind::usage, {"--feature-cache", "none are frozen (--freeze)"}, [&] { run(c); });
 }
 
 TEST_F(FineTuning, ImagesAreNormalizedAsTheWeightsWere) {

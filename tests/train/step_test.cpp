@@ -49,7 +49,7 @@ Trained trained(models::Model (*make)(), int64_t parts) {
   model.net->train();
   optim::SGD sgd(model.net->parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3, .clip_grad_norm = 1});
   optim::EMA ema(*model.net, {.decay = 0.9});
-  TrainStep step(model, sgd, &ema, {.label_smoothing = 0.1, .parts = parts}, {.deterministic = true});
+  TrainStep step(model, sgd, &ema, {.loss = {.label_smoothing = 0.1}, .parts = parts}, {.deterministic = true});
   const Array x = random_images(model.batch_type(24).shape), y = labels(24);
   Trained t;
   for (int i = 0; i < 10; ++i) t.losses.push_back(step.run(x, y).loss);
@@ -88,7 +88,8 @@ std::vector<float> trained_in_shards(models::Model (*make)(), const Array& x, co
   optim::SGD sgd(model.net->parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-3, .clip_grad_norm = 1});
   const int64_t n = x.shape()[0];
   TrainStep step(model, sgd, nullptr,
-                 {.label_smoothing = 0.1, .sharding = {.shards = shards, .exact = true, .batch_size = n}}, {});
+                 {.loss = {.label_smoothing = 0.1}, .sharding = {.shards = shards, .exact = true, .batch_size = n}},
+                 {});
   const data::Share pieces{.of = shards, .end = shards, .cut = true};
   for (int i = 0; i < 10; ++i) {
     for (int64_t k = 0; k < shards; ++k) {

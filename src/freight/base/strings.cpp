@@ -40,6 +40,12 @@ std::string fixed(double v, int decimals) {
   return length < static_cast<int>(sizeof buf) ? std::string(buf) : cat(v);  // 1e300 has too many digits
 }
 
+std::string significant(double v, int digits) {
+  char buf[64];
+  std::snprintf(buf, sizeof buf, "%.*g", digits, v);
+  return buf;
+}
+
 std::string human_bytes(double bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   int u = 0;

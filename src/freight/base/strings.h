@@ -50,6 +50,8 @@ std::string with_commas(int64_t n);
 std::string human_bytes(double bytes);
 // Fixed number of decimals: fixed(3.14159, 2) == "3.14".
 std::string fixed(double v, int decimals);
+// Significant digits, without trailing zeros: significant(0.012345, 3) == "0.0123".
+std::string significant(double v, int digits);
 std::vector<std::string> split(std::string_view text, char sep);  // the parts between `sep`, empty ones too
 std::string join(const std::vector<std::string>& parts, std::string_view sep);  // the parts with `sep` between them
 std::string lower(std::string_view text);                                       // A to Z in lower case

@@ -14,8 +14,7 @@ namespace freight::bench {
 
 Tensor WorkloadStep::operator()(const Tensor& x, const Tensor& y) const {
   if (!optimizer) {
-    const Tensor outputs = (*model->net)(x);
-    return model->loss == models::Loss::mse ? outputs : softmax(outputs, -1);
+    return models::answers_of(*model, models::tempered(*model, (*model->net)(x)));
   }
   const Tensor loss = models::score(*model, x, y).loss;
   optimizer->step(loss);
@@ -39,7 +38,7 @@ Array random_inputs(const models::Model& model, int64_t batch, PhiloxStream& rng
 Array random_targets(const models::Model& model, int64_t batch, const Array& x, PhiloxStream& rng) {
   if (model.language_model()) return x;
   const auto outputs = static_cast<uint32_t>(model.classes());
-  if (model.loss == models::Loss::mse) {
+  if (models::regresses(model.loss)) {
     Array y(DType::f32, {batch, outputs});
     for (int64_t i = 0; i < y.numel(); ++i) y.data<float>()[i] = rng.normal();
     return y;

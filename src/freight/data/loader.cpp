@@ -22,6 +22,7 @@
 #include "freight/base/philox.h"
 #include "freight/base/threads.h"
 #include "freight/base/usage.h"
+#include "freight/data/class_draw.h"
 
 namespace freight::data {
 
@@ -100,6 +101,7 @@ struct Loader::State {
   bool stopping = false;
   std::vector<std::thread> threads;
 
+  int64_t view_of(int64_t epoch) const { return options.views > 0 ? epoch % options.views : epoch; }
   int64_t epoch_of(int64_t k) const { return start_epoch + (start_batch + k) / units; }
   int64_t batch_of(int64_t k) const { return options.share.number((start_batch + k) % units); }
   // The position of a batch, or piece of one, within the epoch, and its samples.
@@ -138,6 +140,7 @@ std::vector<int64_t> Loader::State::make_order(int64_t epoch) const {
   std::vector<int64_t> out(static_cast<size_t>(set.count()));
   std::iota(out.begin(), out.end(), int64_t{0});
   if (!options.shuffle) return out;
+  if (options.by_class) out = draw_by_class({set.labels.data<int64_t>(), out.size()}, options.seed, epoch);
   // Fisher-Yates; four words per Philox block.
   uint64_t block = 0;
   int word = 4;
@@ -212,7 +215,7 @@ std::optional<BadSample> Loader::State::make_sample(int64_t index, int64_t epoch
                 label_bytes);
   }
   try {
-    transform.apply(index, epoch, image, buffers);
+    transform.apply(index, view_of(epoch), image, buffers);
   } catch (const Error& e) {
     if (!set.files || e.kind() != ErrorKind::data) throw;
     if (options.bad.on_bad != OnBad::skip) throw Error(e.kind(), e.op(), e.message() + advice_on_bad("images"));
@@ -498,7 +501,7 @@ Array Loader::draws(int64_t epoch) const {
   auto* to = out.data<int32_t>();
   parallel_for(s.batches, [&](int64_t k) {
     for (int64_t i = k * batch; i < (k + 1) * batch; ++i) {
-      const Draw d = s.transform.draw(order[static_cast<size_t>(i)], epoch);
+      const Draw d = s.transform.draw(order[static_cast<size_t>(i)], s.view_of(epoch));
       std::memcpy(to + i * kDrawNumbers, &d, sizeof d);
     }
   });

@@ -26,6 +26,7 @@ namespace freight::data {
 struct LoaderOptions {
   int64_t batch_size = 64;  // samples per batch
   bool shuffle = false;     // a different order in every epoch
+  bool by_class = false;    // with shuffle: an epoch draws its samples so that all classes are equally frequent
   uint64_t seed = 0;        // of order and augmentation
   bool drop_last = false;   // skip a short last batch
   int workers = -1;         // threads; 0: the caller's; -1: one per core for images, 0 for cheap batches, else 1
@@ -33,6 +34,7 @@ struct LoaderOptions {
   int64_t prefetch_bytes = int64_t{1} << 30;  // limits the bytes of these batches, but allows at least one
   int64_t epochs = 0;          // the number of epochs of the run, beyond which nothing is prepared; 0: unlimited
   Augment augment = {};        // random changes of samples
+  int64_t views = 0;           // the changes of an epoch are those of its number modulo this; 0: its own
   Mix mix = {};                // labels become f32 (N, classes)
   bool channels_last = false;  // images become (N, H, W, C)
   BadSamples bad = {};         // a skipped sample makes its batch shorter

@@ -11,6 +11,7 @@
 #include "freight/base/philox.h"
 #include "freight/base/threads.h"
 #include "freight/base/usage.h"
+#include "freight/data/class_draw.h"
 
 namespace freight::data {
 
@@ -76,7 +77,9 @@ class DocumentFeed final : public TokenFeed {
  public:
   DocumentFeed(std::shared_ptr<const TokenSet> documents, std::vector<int64_t> lengths, const TokenFeedOptions& o)
       : TokenFeed(std::move(documents), o), lengths_(std::move(lengths)), members_(lengths_.size()) {
-    for (int64_t i = 0; i < set->count(); ++i) members_[bucket_of(*set, i, lengths_)].push_back(i);
+    std::vector<int64_t> all(static_cast<size_t>(set->count()));
+    std::iota(all.begin(), all.end(), int64_t{0});
+    fill(all);
     arrange(0);
   }
 
@@ -92,7 +95,13 @@ class DocumentFeed final : public TokenFeed {
     int64_t first = 0, count = 0;  // of the bucket's order
   };
 
+  void fill(const std::vector<int64_t>& documents) {
+    for (std::vector<int64_t>& bucket : members_) bucket.clear();
+    for (const int64_t i : documents) members_[bucket_of(*set, i, lengths_)].push_back(i);
+  }
+
   void arrange(int64_t epoch) override {
+    if (options.by_class) fill(draw_by_class(set->labels, options.seed, epoch));
     order_ = members_;
     batches_.clear();
     for (size_t b = 0; b < order_.size(); ++b) {

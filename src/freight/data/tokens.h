@@ -51,6 +51,7 @@ struct DocumentLengths {
 struct TokenFeedOptions {
   int64_t batch_size = 64;  // documents or windows per batch
   bool shuffle = false;     // shuffles documents in buckets, and batches; for windows, also the offset of the first
+  bool by_class = false;    // of documents: an epoch draws them so that all classes are equally frequent
   uint64_t seed = 0;        // of the order
   bool drop_last = false;   // skips the short batch of a bucket that has a full one
 };

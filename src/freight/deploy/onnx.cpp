@@ -37,9 +37,9 @@ class Exporter {
   std::string input_name() const {
     return bundle_.model.reads_tokens() ? "tokens" : options_.preprocessing ? "pixels" : "input";
   }
-  bool probabilities() const { return options_.softmax && bundle_.model.loss != models::Loss::mse; }
+  bool probabilities() const { return options_.softmax && !models::regresses(bundle_.model.loss); }
   std::string output_name() const {
-    return bundle_.model.loss == models::Loss::mse ? "values" : probabilities() ? "probabilities" : "logits";
+    return models::regresses(bundle_.model.loss) ? "values" : probabilities() ? "probabilities" : "logits";
   }
 
   // `length` of text, 0 of all else.
@@ -52,8 +52,8 @@ class Exporter {
       const trace::Recording recording(tape);
       Tensor x = tape->input(input_name(), type);
       if (options_.preprocessing) x = normalized(x);
-      Tensor y = (*bundle_.model.net)(x);
-      if (probabilities()) y = softmax(y, -1);
+      Tensor y = models::tempered(bundle_.model, (*bundle_.model.net)(x));
+      if (probabilities()) y = models::answers_of(bundle_.model, y);
       tape->finish({tape->value_of(y)});
     }
     return {{batch, length, onnx::prepared(tape->graph())}, tape};

@@ -19,7 +19,7 @@
 #include "freight/data/text.h"
 #include "freight/io/npy.h"
 #include "freight/ir/graph.h"
-#include "freight/ops/neural.h"
+#include "freight/models/loss.h"
 #include "freight/store/precision.h"
 #include "freight/trace/compile.h"
 
@@ -34,8 +34,7 @@ constexpr float kPixelSlack = 1e-3f;  // rounding of whoever scaled them
 struct InferenceStep {
   const models::Model* model;
   Tensor operator()(const Tensor& x) const {
-    const Tensor outputs = (*model->net)(x);
-    return model->loss == models::Loss::mse ? outputs : softmax(outputs, -1);
+    return models::answers_of(*model, models::tempered(*model, (*model->net)(x)));
   }
 };
 
@@ -76,7 +75,7 @@ struct NetState : Predictor::State {
   NetState(store::Bundle b, const PredictorOptions& o)
       : State(std::move(b), o), step(compile(InferenceStep{&bundle.model}, compile_options(o))) {}
 
-  bool probabilities() const override { return bundle.model.loss != models::Loss::mse; }
+  bool probabilities() const override { return !models::regresses(bundle.model.loss); }
   int64_t outputs() const override { return outputs_; }
   double flops() override;
   Array sample_of_bytes(io::ByteView bytes, const std::string& name) const override;

@@ -15,6 +15,7 @@
 #include "freight/deploy/onnx_runtime_internal.h"
 #include "freight/deploy/verify_internal.h"
 #include "freight/io/file.h"
+#include "freight/models/loss.h"
 #include "freight/models/summary.h"
 #include "freight/trace/compile.h"
 #include "freight/train/evaluate.h"
@@ -119,9 +120,16 @@ class Verifier {
   train::Evaluator evaluator() {
     return {evaluated_.model,
             {.backend = options_.backend == "auto" ? std::string() : options_.backend, .deterministic = true},
-            1};
+            1,
+            train::TestViews::one,
+            train::Evaluator::Keep::answers};
   }
-  double score(const train::Evaluation& e) const { return values() ? e.loss : std::exp(-e.loss); }
+  // The error of values, or the probability of the true class, as the evaluator has just measured it on one sample.
+  double score(const train::Evaluation& e, const train::Evaluator& evaluator) const {
+    if (values()) return e.loss;
+    const int64_t label = evaluator.answers().targets.data<int64_t>()[0];
+    return static_cast<double>(evaluator.answers().outputs.data<float>()[label]);
+  }
 
   void read_arrays() {
     data::Dataset set = data::load(options_.data, options_.load).test;
@@ -131,7 +139,7 @@ class Verifier {
       if (options_.stop()) return;
       const data::Dataset one = set.slice(i, 1);
       Sample s;
-      s.score = score(evaluator.run(one, {}, {.workers = 0}));
+      s.score = score(evaluator.run(one, {}, {.workers = 0}), evaluator);
       s.target = one.labels.to_vector<double>();
       s.raw = one.files ? predictor_.sample_of_file(one.files->paths[0]) : one.images.reshaped(set.sample_shape());
       samples_.push_back(s);
@@ -149,7 +157,7 @@ class Verifier {
       if (!set.corpus()) one.labels = {set.test.labels[at]};
       Sample s;
       const auto feed = train::evaluation_feed(set, one, evaluated_, 1);
-      s.score = score(evaluator.run(*feed, options_.data));
+      s.score = score(evaluator.run(*feed, options_.data), evaluator);
       const auto& names = evaluated_.classes;
       const auto name = std::find(names.begin(), names.end(), set.classes[static_cast<size_t>(one.labels[0])]);
       s.target = {static_cast<double>(name - names.begin())};
@@ -201,7 +209,7 @@ class Verifier {
     Array out(DType::f32, answers_.shape());
     const models::Model& model = evaluated_.model;
     auto step =
-        compile([&](const Tensor& x) { return (*model.net)(x); },
+        compile([&](const Tensor& x) { return models::tempered(model, (*model.net)(x)); },
                 {.backend = options_.backend == "auto" ? std::string() : options_.backend, .deterministic = true});
     const int64_t k = out.shape()[1];
     for (size_t i = 0; i < raw_.size(); ++i) {
@@ -209,8 +217,9 @@ class Verifier {
       std::vector<double> y = step(prepared(raw_[i], length, preprocessing())).array().to_vector<double>();
       if (!values()) {
         const double peak = *std::max_element(y.begin(), y.end());
+        const bool each = model.loss == models::Loss::bce;
         double total = 0;
-        for (double& v : y) total += v = std::exp(v - peak);
+        for (double& v : y) total += v = each ? 1 / (1 + std::exp(-v)) : std::exp(v - peak);
         for (double& v : y) v /= total;
       }
       std::copy(y.begin(), y.end(), out.data<float>() + static_cast<int64_t>(i) * k);
@@ -262,6 +271,14 @@ class Verifier {
     return judged(c, limit);
   }
 
+  // The part of an error of one value in the loss, by its definition.
+  double error_of(double d) const {
+    const double far = std::abs(d);
+    if (evaluated_.model.loss == models::Loss::mae) return far;
+    if (evaluated_.model.loss == models::Loss::huber) return far < 1 ? d * d / 2 : far - 0.5;
+    return d * d;
+  }
+
   Claim evaluation() {
     Claim c{.name = "eval",
             .text = values() ? "predict has the error that eval measures, sample by sample"
@@ -277,8 +294,7 @@ class Verifier {
       double mine = 0, largest = 1;
       if (values()) {
         for (int64_t j = 0; j < k; ++j) {
-          const double d = static_cast<double>(row[j]) - s.target[static_cast<size_t>(j)];
-          mine += d * d / static_cast<double>(k);
+          mine += error_of(static_cast<double>(row[j]) - s.target[static_cast<size_t>(j)]) / static_cast<double>(k);
         }
         largest = std::max(1.0, std::abs(*s.score));
       } else {

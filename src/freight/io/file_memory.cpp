@@ -44,7 +44,7 @@ FileMemory::~FileMemory() {
 
 void FileMemory::give_up(const char* what, int error) const {
   fail(ErrorKind::runtime, folder_, what, ": ", std::strerror(error),
-       "; it holds the rows of a table that is larger than memory: set TMPDIR to use another folder");
+       "; it holds data that are larger than memory: set TMPDIR to use another folder");
 }
 
 void FileMemory::open() {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <functional>
 #include <limits>
 #include <map>
@@ -14,6 +15,8 @@
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
 #include "freight/base/usage.h"
+#include "freight/metrics/curves.h"
+#include "freight/metrics/interval.h"
 #include "freight/metrics/ranking.h"
 
 namespace freight::metrics {
@@ -135,19 +138,49 @@ std::optional<double> area(const Answered& a, const Times& times, const Metric&)
   return pairs / below / positive;
 }
 
-// The harmonic mean of precision and recall of each class; empty for one that is neither there nor told.
-std::vector<std::optional<double>> f1_by_class(const Answered& a, const Times& times) {
-  std::vector<double> right(static_cast<size_t>(a.classes())), told(right), there(right);
+// Mean of the precisions at the thresholds, weighted by the recall that each adds; rows of equal answers come together.
+std::optional<double> average_precision(const Answered& a, const Times& times, const Metric&) {
+  const std::vector<int64_t>& ascending = a.ascending();
+  double positive = 0, right = 0, told = 0, sum = 0;
+  for (int64_t i = 0; i < a.count(); ++i) positive += a.label(i) == 1 ? times_of(times, i) : 0;
+  if (positive == 0) return std::nullopt;
+  for (size_t last = ascending.size(); last > 0;) {
+    const float here = a.row(ascending[last - 1])[1];
+    double added = 0;
+    for (; last > 0 && a.row(ascending[last - 1])[1] == here; --last) {
+      const double count = times_of(times, ascending[last - 1]);
+      told += count;
+      if (a.label(ascending[last - 1]) == 1) added += count;
+    }
+    right += added;
+    if (told > 0) sum += added * right / told;
+  }
+  return sum / positive;
+}
+
+// The rows of each class: those that are told rightly, that are told, and that are there.
+struct ClassSums {
+  std::vector<double> right, told, there;
+};
+ClassSums class_sums(const Answered& a, const Times& times) {
+  const auto k = static_cast<size_t>(a.classes());
+  ClassSums s{std::vector<double>(k), std::vector<double>(k), std::vector<double>(k)};
   for (int64_t i = 0; i < a.count(); ++i) {
     const double count = times_of(times, i);
     const auto said = static_cast<size_t>(a.told(i)), is = static_cast<size_t>(a.label(i));
-    told[said] += count;
-    there[is] += count;
-    if (said == is) right[is] += count;
+    s.told[said] += count;
+    s.there[is] += count;
+    if (said == is) s.right[is] += count;
   }
-  std::vector<std::optional<double>> all(right.size());
+  return s;
+}
+
+// The harmonic mean of precision and recall of each class; empty for one that is neither there nor told.
+std::vector<std::optional<double>> f1_by_class(const Answered& a, const Times& times) {
+  const ClassSums s = class_sums(a, times);
+  std::vector<std::optional<double>> all(s.right.size());
   for (size_t c = 0; c < all.size(); ++c) {
-    if (told[c] + there[c] > 0) all[c] = 2 * right[c] / (told[c] + there[c]);
+    if (s.told[c] + s.there[c] > 0) all[c] = 2 * s.right[c] / (s.told[c] + s.there[c]);
   }
   return all;
 }
@@ -160,6 +193,74 @@ std::optional<double> macro_f1(const Answered& a, const Times& times, const Metr
     count += one.has_value();
   }
   return sum / std::max(count, 1);
+}
+// Of the second class; where it is never told 0, as elsewhere (notes_on_scores says so).
+std::optional<double> precision(const Answered& a, const Times& times, const Metric&) {
+  const ClassSums s = class_sums(a, times);
+  return s.told[1] > 0 ? s.right[1] / s.told[1] : 0;
+}
+std::optional<double> recall(const Answered& a, const Times& times, const Metric&) {
+  const ClassSums s = class_sums(a, times);
+  return s.there[1] > 0 ? std::optional(s.right[1] / s.there[1]) : std::nullopt;
+}
+// The mean of the recalls of the classes that are there.
+std::optional<double> balanced_accuracy(const Answered& a, const Times& times, const Metric&) {
+  const ClassSums s = class_sums(a, times);
+  double sum = 0, count = 0;
+  for (size_t c = 0; c < s.there.size(); ++c) {
+    if (s.there[c] == 0) continue;
+    sum += s.right[c] / s.there[c];
+    ++count;
+  }
+  return sum / count;
+}
+// Matthews' correlation coefficient for any number of classes (Gorodkin, Comparing two K-category assignments, 2004); 0
+// where all rows are of one class, or all are told one.
+std::optional<double> mcc(const Answered& a, const Times& times, const Metric&) {
+  const ClassSums s = class_sums(a, times);
+  double all = 0, right = 0, both = 0, told = 0, there = 0;
+  for (size_t c = 0; c < s.there.size(); ++c) {
+    all += s.there[c];
+    right += s.right[c];
+    both += s.there[c] * s.told[c];
+    told += square(s.told[c]);
+    there += square(s.there[c]);
+  }
+  const double spread = (square(all) - told) * (square(all) - there);
+  return spread > 0 ? (right * all - both) / std::sqrt(spread) : 0;
+}
+// The share of rows whose class is among the five most probable; of equal probabilities the later class stands first.
+std::optional<double> top5(const Answered& a, const Times& times, const Metric&) {
+  constexpr int kTop = 5;
+  return mean_of(a, times, [&](int64_t i) {
+    const float* const p = a.row(i);
+    const int64_t label = a.label(i);
+    int before = 0;
+    for (int64_t c = 0; c < a.classes(); ++c) before += p[c] > p[label] || (p[c] == p[label] && c > label);
+    return before < kTop ? 1.0 : 0.0;
+  });
+}
+// Expected calibration error, in ten bins of equal width: of two classes by the probability of the second, of more by
+// that of the most probable one (Guo et al., On calibration of modern neural networks, ICML 2017).
+std::optional<double> calibration_error(const Answered& a, const Times& times, const Metric&) {
+  struct Bin {
+    double rows = 0, said = 0, found = 0;
+  } bins[Calibration::kBins];
+  double all = 0;
+  for (int64_t i = 0; i < a.count(); ++i) {
+    const float* const p = a.row(i);
+    const int64_t of = a.classes() == 2 ? 1 : std::max_element(p, p + a.classes()) - p;
+    const auto bin = static_cast<size_t>(static_cast<double>(p[of]) * Calibration::kBins);
+    Bin& b = bins[std::min(bin, Calibration::kBins - 1)];
+    const double count = times_of(times, i);
+    b.rows += count;
+    b.said += count * static_cast<double>(p[of]);
+    if (a.label(i) == of) b.found += count;
+    all += count;
+  }
+  double sum = 0;
+  for (const Bin& b : bins) sum += std::fabs(b.said - b.found);
+  return sum / all;
 }
 
 std::optional<double> accuracy(const Answered& a, const Times& times, const Metric&) {
@@ -239,29 +340,40 @@ std::optional<double> mean_precision(const Answered& a, const Times& times, cons
 
 enum class For { two, more, classes, values, ranking };  // classes: two and more
 
+// The way in which a metric's interval is found (interval.h).
+enum class By { all, told, there, f1, recalls, unit, signed_unit, positive, below_one, middle, none };
+
 struct MetricRow {
   const char* name;
   For what;
   bool higher;
   bool shown;  // without being asked for
   bool told;   // reads the told class
+  By interval;
   std::optional<double> (*of)(const Answered&, const Times&, const Metric&);
 };
-constexpr std::array<MetricRow, 14> kMetrics = {{
-    {"auc", For::two, true, true, false, area},
-    {"f1", For::two, true, true, true, f1},
-    {"macro_f1", For::more, true, true, true, macro_f1},
-    {"accuracy", For::classes, true, true, true, accuracy},
-    {"log_loss", For::classes, false, true, false, log_loss},
-    {"rmse", For::values, false, true, false, rmse},
-    {"mae", For::values, false, true, false, mae},
-    {"r2", For::values, true, true, false, r2},
-    {"quantile_loss", For::values, false, false, false, quantile_loss},
-    {"poisson_deviance", For::values, false, false, false, poisson_deviance},
-    {"tweedie_deviance", For::values, false, false, false, tweedie_deviance},
-    {"ndcg", For::ranking, true, true, false, ndcg},
-    {"ndcg@10", For::ranking, true, true, false, ndcg},
-    {"map", For::ranking, true, true, false, mean_precision},
+constexpr std::array<MetricRow, 21> kMetrics = {{
+    {"auc", For::two, true, true, false, By::unit, area},
+    {"average_precision", For::two, true, true, false, By::unit, average_precision},
+    {"f1", For::two, true, true, true, By::f1, f1},
+    {"precision", For::two, true, true, true, By::told, precision},
+    {"recall", For::two, true, true, true, By::there, recall},
+    {"macro_f1", For::more, true, true, true, By::unit, macro_f1},
+    {"accuracy", For::classes, true, true, true, By::all, accuracy},
+    {"top5", For::more, true, false, false, By::all, top5},
+    {"balanced_accuracy", For::classes, true, true, true, By::recalls, balanced_accuracy},
+    {"mcc", For::classes, true, false, true, By::signed_unit, mcc},
+    {"log_loss", For::classes, false, true, false, By::positive, log_loss},
+    {"ece", For::classes, false, true, false, By::none, calibration_error},
+    {"rmse", For::values, false, true, false, By::positive, rmse},
+    {"mae", For::values, false, true, false, By::positive, mae},
+    {"r2", For::values, true, true, false, By::below_one, r2},
+    {"quantile_loss", For::values, false, false, false, By::positive, quantile_loss},
+    {"poisson_deviance", For::values, false, false, false, By::positive, poisson_deviance},
+    {"tweedie_deviance", For::values, false, false, false, By::positive, tweedie_deviance},
+    {"ndcg", For::ranking, true, true, false, By::middle, ndcg},
+    {"ndcg@10", For::ranking, true, true, false, By::middle, ndcg},
+    {"map", For::ranking, true, true, false, By::middle, mean_precision},
 }};
 
 bool fits(const MetricRow& row, const Target& target) {
@@ -293,9 +405,6 @@ const MetricRow& row_of_metric(const std::string& name) {
   }
   refuse_name("--metric", name, metric_names());
 }
-
-// Drawn numbers that leave out so much on either side have 95 % between.
-constexpr double kTail = 0.025;
 
 }  // namespace
 
@@ -331,6 +440,10 @@ Metric metric_named(const std::string& name, const Target& target) {
 
 bool reads_predicted_class(const Metric& metric) { return row_of_metric(metric.name).told; }
 
+bool has_best_threshold(const Metric& metric) {
+  return reads_predicted_class(metric) && metric.name != "precision" && metric.name != "recall";
+}
+
 int64_t predicted_class(const float* probabilities, int64_t classes, std::optional<double> threshold) {
   if (threshold && classes == 2) return static_cast<double>(probabilities[1]) > *threshold ? 1 : 0;
   return std::max_element(probabilities, probabilities + classes) - probabilities;
@@ -359,43 +472,129 @@ std::vector<std::string> shown_metrics(const Answered& answered, const std::stri
 }
 }  // namespace
 
-std::vector<Score> scores_of(const Array& answers, const Truth& truth, const ScoreOptions& options) {
-  std::vector<Score> scores;
-  if (answers.shape()[0] == 0) return scores;
-  const Answered answered(answers, truth, options.threshold);
+namespace {
+
+bool needs_draws(By by) {
+  return by == By::unit || by == By::signed_unit || by == By::positive || by == By::below_one || by == By::middle;
+}
+
+// The figures of the whole set, by metric, for samples that were drawn with replacement by a fixed seed.
+template <class F>
+std::vector<std::vector<double>> drawn_figures(const Answered& answered, const std::vector<std::string>& names,
+                                               int draws, F at) {
+  std::vector<std::vector<double>> drawn(names.size());
   const int64_t n = answered.units();
-  const std::vector<std::string> names = shown_metrics(answered, options.first.name);
-  const auto at = [&](const Times& times) {
-    std::vector<std::optional<double>> values;
-    Metric metric = options.first;  // its parameters are those of the model, for all metrics that have them
-    for (const std::string& name : names) {
-      metric.name = name;
-      values.push_back(row_of_metric(name).of(answered, times, metric));
-    }
-    return values;
-  };
-  const auto whole = at(answered.weights());
-  std::vector<std::vector<double>> drawn(whole.size());
-  for (int draw = 0; draw < options.draws; ++draw) {
+  for (int draw = 0; draw < draws; ++draw) {
     Times times(static_cast<size_t>(n));
     for (int64_t i = 0; i < n; ++i) {
       const auto u = static_cast<double>(random_uniform(0, static_cast<uint64_t>(draw), 0, static_cast<uint64_t>(i)));
       const auto at_row = static_cast<size_t>(std::min(static_cast<int64_t>(u * static_cast<double>(n)), n - 1));
       times[at_row] += answered.weights()[at_row];
     }
-    const auto again = at(times);
-    for (size_t s = 0; s < again.size(); ++s) {
-      if (again[s]) drawn[s].push_back(*again[s]);
+    for (size_t s = 0; s < names.size(); ++s) {
+      if (!needs_draws(row_of_metric(names[s]).interval)) continue;
+      if (const std::optional<double> value = at(names[s], times)) drawn[s].push_back(*value);
     }
   }
-  for (size_t s = 0; s < whole.size(); ++s) {
-    if (!whole[s]) continue;
-    Score score{.name = names[s], .value = *whole[s], .low = *whole[s], .high = *whole[s]};
-    std::sort(drawn[s].begin(), drawn[s].end());
-    if (!drawn[s].empty()) {
-      const auto most = static_cast<double>(drawn[s].size() - 1);
-      score.low = drawn[s][static_cast<size_t>(std::lround(most * kTail))];
-      score.high = drawn[s][static_cast<size_t>(std::lround(most * (1 - kTail)))];
+  return drawn;
+}
+
+// The number of equal samples whose mean has the variance of that of the weighted rows which `of` names.
+template <class F>
+double effective_samples(const Answered& a, F of) {
+  double sum = 0, square_sum = 0;
+  for (int64_t i = 0; i < a.count(); ++i) {
+    if (!of(i)) continue;
+    sum += times_of(a.weights(), i);
+    square_sum += square(times_of(a.weights(), i));
+  }
+  return square_sum > 0 ? sum * sum / square_sum : 0;
+}
+
+// Rows of the rarest class that there is; of two classes also one that is not there.
+int64_t rarest_class(const Answered& a) {
+  std::vector<int64_t> rows(static_cast<size_t>(a.classes()));
+  for (int64_t i = 0; i < a.count(); ++i) ++rows[static_cast<size_t>(a.label(i))];
+  int64_t least = a.count();
+  for (const int64_t n : rows) {
+    if (n > 0 || rows.size() == 2) least = std::min(least, n);
+  }
+  return least;
+}
+
+Bounds bounds_of(const Answered& a, const MetricRow& row, double value, const std::vector<double>& drawn) {
+  const auto n = static_cast<double>(a.units());
+  switch (row.interval) {
+    case By::all: return share_bounds(value, effective_samples(a, [](int64_t) { return true; }));
+    case By::told: return share_bounds(value, effective_samples(a, [&](int64_t i) { return a.told(i) == 1; }));
+    case By::there: return share_bounds(value, effective_samples(a, [&](int64_t i) { return a.label(i) == 1; }));
+    case By::f1: {
+      const double either = effective_samples(a, [&](int64_t i) { return a.told(i) == 1 || a.label(i) == 1; });
+      const Bounds b = share_bounds(value / (2 - value), either);
+      return {2 * b.low / (1 + b.low), 2 * b.high / (1 + b.high)};
+    }
+    case By::recalls: {
+      const ClassSums s = class_sums(a, a.weights());
+      std::vector<Share> recalls;
+      for (size_t c = 0; c < s.there.size(); ++c) {
+        if (s.there[c] == 0) continue;
+        const auto of_class = [&](int64_t i) { return a.label(i) == static_cast<int64_t>(c); };
+        recalls.push_back({s.right[c] / s.there[c], effective_samples(a, of_class)});
+      }
+      return mean_bounds(recalls);
+    }
+    case By::unit: return spread_bounds(value, drawn, Scale::unit, n);
+    case By::signed_unit: return spread_bounds(value, drawn, Scale::signed_unit, n);
+    case By::positive: return spread_bounds(value, drawn, Scale::positive, n);
+    case By::below_one: return spread_bounds(value, drawn, Scale::below_one, n);
+    case By::middle: return middle_bounds(value, drawn);
+    case By::none: break;
+  }
+  return {value, value};
+}
+
+// Too few samples have intervals that hold the true figure less often than they say.
+Score::Interval interval_of(const Answered& a, const MetricRow& row) {
+  constexpr int64_t kEnough = 20;
+  if (row.interval == By::none) return Score::Interval::none;
+  if (row.interval == By::middle) return Score::Interval::known;
+  const bool by_class = row.what == For::two || row.told || row.what == For::more;
+  const bool of_rows = row.interval == By::all || row.interval == By::positive || row.interval == By::below_one;
+  const int64_t samples = by_class && !of_rows ? rarest_class(a) : a.count();
+  return samples < kEnough ? Score::Interval::too_few : Score::Interval::known;
+}
+
+}  // namespace
+
+std::string interval_text(const Score& score) {
+  if (score.interval == Score::Interval::none) return {};
+  if (score.interval == Score::Interval::too_few) return "(too few samples for an interval)";
+  char text[96];
+  std::snprintf(text, sizeof text, "(95 %%: %.6g to %.6g)", score.low, score.high);
+  return text;
+}
+
+std::vector<Score> scores_of(const Array& answers, const Truth& truth, const ScoreOptions& options) {
+  std::vector<Score> scores;
+  if (answers.shape()[0] == 0) return scores;
+  const Answered answered(answers, truth, options.threshold);
+  const std::vector<std::string> names = shown_metrics(answered, options.first.name);
+  const auto at = [&](const std::string& name, const Times& times) {
+    Metric metric = options.first;  // its parameters are those of the model, for all metrics that have them
+    metric.name = name;
+    return row_of_metric(name).of(answered, times, metric);
+  };
+  const auto drawn = drawn_figures(answered, names, options.draws, at);
+  for (size_t s = 0; s < names.size(); ++s) {
+    const std::optional<double> value = at(names[s], answered.weights());
+    if (!value) continue;
+    const MetricRow& row = row_of_metric(names[s]);
+    Score score{.name = names[s], .value = *value, .low = *value, .high = *value};
+    score.interval = interval_of(answered, row);
+    if (score.interval == Score::Interval::known) {
+      const Bounds bounds = bounds_of(answered, row, *value, drawn[s]);
+      score.low = bounds.low;
+      score.high = bounds.high;
     }
     scores.push_back(std::move(score));
   }
@@ -414,6 +613,15 @@ std::vector<std::string> notes_on_scores(const Array& answers, const Truth& trut
                         " is not defined: ", answered.classes() > 0 ? "all rows" : "the target is the same in all",
                         answered.classes() > 0 ? " are of one class" : " rows"));
   }
+  if (answered.classes() > 1) {
+    int64_t first = 0;
+    for (int64_t i = 0; i < answered.count(); ++i) first += answered.told(i) == answered.told(0);
+    if (first == answered.count()) {
+      notes.push_back(cat("all predictions are of one class, number ", answered.told(0), " from 0: ",
+                          answered.classes() == 2 && answered.told(0) == 0 ? "precision, f1 and mcc are" : "mcc is",
+                          " 0 by definition"));
+    }
+  }
   if (options.first.name == "poisson_deviance" || options.first.name == "tweedie_deviance") {
     int64_t count = 0;
     for (int64_t i = 0; i < answered.count(); ++i) count += answered.value(i) <= 0;
@@ -423,36 +631,6 @@ std::vector<std::string> notes_on_scores(const Array& answers, const Truth& trut
     }
   }
   return notes;
-}
-
-double best_threshold(const Metric& metric, const Array& answers, const Truth& truth) {
-  const Answered a(answers, truth, {});
-  double positives = 0, n = 0;
-  for (int64_t i = 0; i < a.count(); ++i) {
-    const double weight = times_of(a.weights(), i);
-    n += weight;
-    positives += weight * static_cast<double>(a.label(i));
-  }
-  double right = positives, told = n, below = 0;  // of the second class, of which all are told at first
-  double best = 0.5, best_score = score_of(metric, answers, truth).value_or(0);
-  for (const int64_t row : a.ascending()) {
-    const auto here = static_cast<double>(a.row(row)[1]);
-    if (here > below) {
-      const double middle = (below + here) / 2;
-      const double score =
-          metric.name == "f1" ? 2 * right / std::max(told + positives, 1e-300) : (2 * right + n - told - positives) / n;
-      const bool nearer = score == best_score && std::fabs(middle - 0.5) < std::fabs(best - 0.5);
-      if (score > best_score || nearer) {
-        best_score = score;
-        best = middle;
-      }
-      below = here;
-    }
-    const double weight = times_of(a.weights(), row);
-    right -= weight * static_cast<double>(a.label(row));
-    told -= weight;
-  }
-  return best;
 }
 
 namespace {

@@ -35,6 +35,9 @@ struct Target {
 Metric metric_named(const std::string& name, const Target& target);
 // True for a metric of predicted classes, which hence depends on a threshold.
 bool reads_predicted_class(const Metric& metric);
+// True for those of them that some threshold makes the best; recall and precision, of which one alone has its best
+// where all or none are told, have no such threshold (metrics/decision.h has rules for them).
+bool has_best_threshold(const Metric& metric);
 // The class that is predicted from the probabilities of `classes`: the most probable, and of equal ones the first; of
 // two classes the second if its probability is above `threshold`.
 int64_t predicted_class(const float* probabilities, int64_t classes, std::optional<double> threshold);
@@ -62,27 +65,32 @@ std::optional<double> score_of(const Metric& metric, const Array& answers, const
 struct Score {
   std::string name;          // of the metric
   double value = 0;          // over all samples
-  double low = 0, high = 0;  // the middle 95 % over samples drawn with replacement (bootstrap)
+  double low = 0, high = 0;  // the 95 % interval; both are `value` where there is none
+  enum class Interval {
+    known,
+    too_few,  // of the samples that it would need: 20 of the rarer class, or of all for what does not depend on classes
+    none      // of a calibration error, whose estimate is larger than the error itself in small sets
+  } interval = Interval::known;
 };
+// "95 %: 0.91 to 0.97", or why there is none.
+std::string interval_text(const Score& score);
 struct ScoreOptions {
   std::optional<double> threshold = {};  // as for score_of
   // A metric that stands first, and is added where it is not shown otherwise. Its parameters hold for all metrics.
   Metric first = {};
   int draws = 400;  // for the intervals, by a fixed seed
 };
-// The usual ones: of two classes auc, f1 of the second one, accuracy and log_loss; of more macro_f1, accuracy and
-// log_loss; of values rmse, mae and r2; of a ranking ndcg, ndcg@10 and map, whose intervals are drawn by queries. What
-// the labels do not allow is left out (notes_on_scores). Throws Error(data) for values that a deviance is not defined
-// for.
+// The usual ones: of two classes auc, average_precision, f1, precision and recall of the second one; of more macro_f1;
+// of both accuracy, balanced_accuracy, log_loss and ece; of values rmse, mae and r2; of a ranking ndcg, ndcg@10 and
+// map, whose intervals are drawn by queries. What the labels do not allow is left out (notes_on_scores). Intervals: of
+// shares of samples Wilson's (Probable inference, JASA 1927), of f1 by the share of right samples among those that are
+// of the class or told it, of a mean of recalls by those of each (Zou and Donner, Construction of confidence limits,
+// Statistics in Medicine 2008); of rankings the middle of what samples drawn with replacement have; of others normal
+// ones in a scale without bounds, by their spread. Throws Error(data) for values that a deviance is not defined for.
 std::vector<Score> scores_of(const Array& answers, const Truth& truth, const ScoreOptions& options = {});
 
 // Notes for a reader of these scores: the metrics that the labels do not allow, and predictions that a metric cannot
 // take as they are.
 std::vector<std::string> notes_on_scores(const Array& answers, const Truth& truth, const ScoreOptions& options = {});
-
-// The probability of the second of two classes above which it is told so that the metric is best, in the middle between
-// two that rows have (none is told above the highest); of equally good ones the nearest to 0.5, which is the best where
-// none is better.
-double best_threshold(const Metric& metric, const Array& answers, const Truth& truth);
 
 }  // namespace freight::metrics

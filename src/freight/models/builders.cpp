@@ -200,14 +200,33 @@ Task task_of(const Row& row, const Options& options) {
 
 }  // namespace
 
-std::string to_string(Loss loss) { return loss == Loss::mse ? "mse" : "cross_entropy"; }
+namespace {
+constexpr std::pair<const char*, Loss> kLosses[] = {{"cross_entropy", Loss::cross_entropy},
+                                                    {"focal", Loss::focal},
+                                                    {"bce", Loss::bce},
+                                                    {"mse", Loss::mse},
+                                                    {"huber", Loss::huber},
+                                                    {"mae", Loss::mae}};
+}  // namespace
+
+std::vector<std::string> loss_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, loss] : kLosses) names.emplace_back(name);
+  return names;
+}
+
+std::string to_string(Loss loss) {
+  for (const auto& [name, known] : kLosses) {
+    if (known == loss) return name;
+  }
+  return {};
+}
+
+bool regresses(Loss loss) { return loss == Loss::mse || loss == Loss::huber || loss == Loss::mae; }
 
 bool parse_loss(const std::string& name, Loss& out) {
-  for (const Loss loss : {Loss::cross_entropy, Loss::mse}) {
-    if (to_string(loss) == name) {
-      out = loss;
-      return true;
-    }
+  for (const auto& [known, loss] : kLosses) {
+    if (name == known) return out = loss, true;
   }
   return false;
 }

@@ -3,6 +3,7 @@
 
 #include "freight/nn/container.h"
 #include "freight/ops/elementwise.h"
+#include "freight/ops/index.h"
 #include "freight/ops/reduce.h"
 #include "freight/ops/shape.h"
 #include "freight/trace/tracer.h"
@@ -13,13 +14,16 @@ namespace {
 
 using trace::fail_here;
 
-Tensor mean_squared_error(const Tensor& outputs, const Tensor& y, Reduction reduction) {
+Tensor loss_of_values(const Model& model, const Tensor& outputs, const Tensor& y, Reduction reduction) {
   Shape targets = y.shape();
   if (targets.rank() == 1) targets.push_back(1);
   if (!is_floating(y.type().dtype) || targets != outputs.shape()) {
-    fail_here("mse", "targets do not fit: got ", y.type(), ", the model returns ", outputs.type());
+    fail_here(to_string(model.loss), "targets do not fit: got ", y.type(), ", the model returns ", outputs.type());
   }
-  const Tensor loss = mse_loss(outputs, reshape(y, targets), Reduction::mean);
+  const Tensor values = reshape(y, targets);
+  const Tensor loss = model.loss == Loss::huber ? huber_loss(outputs, values)
+                      : model.loss == Loss::mae ? l1_loss(outputs, values)
+                                                : mse_loss(outputs, values);
   return reduction == Reduction::sum ? loss * static_cast<double>(outputs.dim(0)) : loss;
 }
 
@@ -41,6 +45,35 @@ Tensor token_cross_entropy(const Tensor& outputs, const Tensor& y, const LossOpt
   const Tensor total = sum(where(counts, losses, 0.0));
   const Tensor loss = o.reduction == Reduction::sum ? total : total / maximum(sum(cast(counts, exact)), 1.0);
   return cast(loss, outputs.dtype());
+}
+
+// The share of each class in the samples, (N, K): of classes (N) all of one, of mixed ones as they are.
+Tensor shares_of(const Tensor& outputs, const Tensor& y, double smoothing) {
+  const int64_t n = outputs.dim(0), k = outputs.dim(1);
+  const bool mixed = is_floating(y.dtype());
+  if (y.shape() != (mixed ? Shape{n, k} : Shape{n})) {
+    fail_here("loss", "targets do not fit: got ", y.type(), ", the model returns ", outputs.type());
+  }
+  const Tensor shares = cast(mixed ? y : one_hot(y, k), wide(outputs.dtype()));
+  return smoothing > 0 ? shares * (1 - smoothing) + smoothing / static_cast<double>(k) : shares;
+}
+
+// The losses of samples with a class each, (N).
+Tensor losses_of_classes(Loss loss, const Tensor& outputs, const Tensor& y, double smoothing) {
+  if (loss == Loss::cross_entropy) {
+    return cross_entropy(outputs, y, {.label_smoothing = smoothing, .reduction = Reduction::none});
+  }
+  if (outputs.rank() != 2) fail_here(to_string(loss), "expected results (N, K), got ", outputs.type());
+  const Tensor logits = cast(outputs, wide(outputs.dtype())), shares = shares_of(outputs, y, smoothing);
+  if (loss == Loss::bce) return sum(bce_with_logits(logits, shares, {.reduction = Reduction::none}), 1);
+  const Tensor logs = log_softmax(logits, 1), rest = 1.0 - exp(logs);
+  return sum(shares * rest * rest * logs, 1) * -1.0;
+}
+
+// How often samples count: by their class, or by the mean over their mixed classes.
+Tensor weights_of(const Array& by_class, const Tensor& y) {
+  const Tensor weights(by_class);
+  return is_floating(y.dtype()) ? sum(y * reshape(weights, {1, weights.dim(0)}), 1) : gather(weights, y);
 }
 
 // Mean or sum over the samples of what a program's own function gives.
@@ -65,28 +98,44 @@ Tensor over_samples(const char* what, const Objective::Function& function, const
 
 Tensor loss_of(const Model& model, const Tensor& outputs, const Tensor& y, const LossOptions& o) {
   if (model.own.loss) return over_samples("loss", model.own.loss, outputs, y, o.reduction);
-  if (model.loss == Loss::mse) return mean_squared_error(outputs, y, o.reduction);
-  if (outputs.rank() == 3) return token_cross_entropy(outputs, y, o);
-  return cross_entropy(outputs, y, {.label_smoothing = o.label_smoothing, .reduction = o.reduction});
+  if (regresses(model.loss)) return loss_of_values(model, outputs, y, o.reduction);
+  if (outputs.rank() == 3 && model.loss == Loss::cross_entropy) return token_cross_entropy(outputs, y, o);
+  if (model.loss == Loss::cross_entropy && !o.class_weights.defined()) {
+    return cross_entropy(outputs, y, {.label_smoothing = o.label_smoothing, .reduction = o.reduction});
+  }
+  Tensor losses = losses_of_classes(model.loss, outputs, y, o.label_smoothing);
+  if (o.class_weights.defined()) losses = losses * cast(weights_of(o.class_weights, y), losses.dtype());
+  return cast(o.reduction == Reduction::sum ? sum(losses) : mean(losses), outputs.dtype());
 }
 
 }  // namespace
 
+Tensor tempered(const Model& model, const Tensor& outputs) {
+  return model.temperature == 1 ? outputs : outputs * (1 / model.temperature);
+}
+
 Scored score(const Model& model, const Tensor& x, const Tensor& y, const LossOptions& options) {
   if (options.reduction == Reduction::none) fail_here("score", "the loss is a mean or a sum over the samples");
   const nn::AuxiliaryOutputs heads;
-  const Tensor outputs = (*model.net)(x);
+  const Tensor outputs = tempered(model, (*model.net)(x));
   Tensor loss = loss_of(model, outputs, y, options);
   for (const nn::AuxiliaryOutput& head : heads.list)
     loss = loss + loss_of(model, head.output, y, options) * head.weight;
   return {outputs, loss};
 }
 
-bool tells_top1(const Model& model) { return model.loss != Loss::mse && !model.own.metric; }
+Tensor answers_of(const Model& model, const Tensor& outputs) {
+  if (regresses(model.loss)) return outputs;
+  if (model.loss != Loss::bce) return softmax(outputs, -1);
+  const Tensor each = sigmoid(outputs);
+  return each / sum(each, -1, Keep::yes);
+}
+
+bool tells_top1(const Model& model) { return !regresses(model.loss) && !model.own.metric; }
 
 Tensor right_count(const Model& model, const Tensor& outputs, const Tensor& y) {
   if (model.own.metric) return over_samples("metric", model.own.metric, outputs, y, Reduction::sum);
-  if (model.loss == Loss::mse) return zeros({});
+  if (regresses(model.loss)) return zeros({});
   const Tensor right = cast(equal(argmax(outputs, -1), cast(y, DType::i32)), DType::f32);
   return sum(outputs.rank() == 3 ? right * cast(counted(outputs, y), DType::f32) : right);
 }

@@ -8,20 +8,29 @@ namespace freight::models {
 
 // Settings of score.
 struct LossOptions {
-  double label_smoothing = 0;             // of cross_entropy
+  double label_smoothing = 0;             // of classes
   Reduction reduction = Reduction::mean;  // over the samples
+  // f32 (K): the loss of a sample counts so often, by its class, or by the mean over its mixed classes. Neither mean
+  // nor sum divides by these weights, so that the losses of parts of a batch add up to that of the batch.
+  Array class_weights = {};
 };
 // The results of a batch and their loss.
 struct Scored {
-  Tensor outputs;  // (N, K), or (N, T, K)
+  Tensor outputs;  // (N, K), or (N, T, K), at the model's temperature
   Tensor loss;     // scalar: over the samples their mean or sum
 };
-// Runs the net on x and compares with y: cross_entropy takes classes i64 (N); mse values f32 (N, K), or (N) where K is
-// 1, and averages over them. A language model's results (N, T, K) are scored token by token against classes (N, T): a
-// target below 0 is not asked, and neither mean nor sum nor count has its place. In training the auxiliary heads'
-// losses are added, each times its weight. A loss of the model's own takes the place of both. Throws Error(usage) for
-// targets of another kind or shape.
+// Runs the net on x and compares with y: losses of classes take classes i64 (N), or their shares f32 (N, K); losses of
+// values take f32 (N, K), or (N) where K is 1, and average over them. A language model's results (N, T, K) are scored
+// token by token against classes (N, T): a target below 0 is not asked, and neither mean nor sum nor count has its
+// place. In training the auxiliary heads' losses are added, each times its weight. A loss of the model's own takes the
+// place of both. Throws Error(usage) for targets of another kind or shape.
 Scored score(const Model& model, const Tensor& x, const Tensor& y, const LossOptions& options = {});
+
+// Results at the model's temperature: logits divided by it.
+Tensor tempered(const Model& model, const Tensor& outputs);
+// The answers that a user gets for results at the model's temperature: probabilities of classes (N, K), or (N, T, K),
+// those of bce scaled to a sum of 1; or the values as they are.
+Tensor answers_of(const Model& model, const Tensor& outputs);
 
 // True where right_count counts: the model tells classes, and has no metric of its own.
 bool tells_top1(const Model& model);

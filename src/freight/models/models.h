@@ -10,10 +10,15 @@
 
 namespace freight::models {
 
-// The figure that training minimizes. cross_entropy: the results are logits, the targets classes. mse: results and
-// targets are values, (N, K) each.
-enum class Loss { cross_entropy, mse };
+// The figure that training minimizes. Results are logits and targets classes: cross_entropy; focal, which weighs the
+// cross-entropy of a sample by (1 - p)^2, p the probability of its class (Lin et al., Focal loss, ICCV 2017); bce, the
+// sum of a binary cross-entropy per class. Results and targets are values, (N, K) each: mse; huber, quadratic for
+// errors up to 1 and linear beyond; mae, the mean absolute error.
+enum class Loss { cross_entropy, mse, focal, bce, huber, mae };
+std::vector<std::string> loss_names();
 std::string to_string(Loss loss);  // "cross_entropy", "mse"
+// True for losses of values, false for those of classes.
+bool regresses(Loss loss);
 // False for an unknown name.
 bool parse_loss(const std::string& name, Loss& out);
 
@@ -37,6 +42,9 @@ struct Model {
   std::shared_ptr<nn::Module> net;  // its layers
   Loss loss = Loss::cross_entropy;  // beside a loss of `own`: what the outputs are, logits of classes or values
   Objective own = {};               // empty for nets of specs
+  // Logits are divided by it before they become probabilities (Guo et al., On calibration of modern neural networks,
+  // ICML 2017). A stored model has its own; specs do not state it.
+  double temperature = 1;
 
   // Type of the net's input for a batch.
   Type batch_type(int64_t batch) const;

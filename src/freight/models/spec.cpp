@@ -322,7 +322,7 @@ Loss loss_of(const Json& root) {
   Loss loss{};
   if (it == root.end()) return loss;
   if (!it->is_string() || !parse_loss(it->get<std::string>(), loss)) {
-    fail_here("spec", "'loss' is unknown: expected \"cross_entropy\" or \"mse\", got ", excerpt(*it));
+    fail_here("spec", "'loss' is unknown: expected one of ", join(loss_names(), ", "), ", got ", excerpt(*it));
   }
   return loss;
 }

@@ -7,6 +7,7 @@
 #include "freight/base/usage.h"
 #include "freight/ops/elementwise.h"
 #include "freight/trace/scope.h"
+#include "freight/trace/tracer.h"
 
 namespace freight::optim {
 
@@ -28,6 +29,10 @@ void EMA::update() {
   count_.assign(t);
   const Tensor decay = options_.warmup ? minimum((t + 1.0) / (t + 10.0), options_.decay) : t * 0.0 + options_.decay;
   for (const Pair& p : pairs_) {
+    // What is frozen keeps its value, which its average began with.
+    const auto& impl = p.value.impl();
+    if (trace::compiling()) trace::Session()->depend_on(std::shared_ptr<const bool>(impl, &impl->frozen));
+    if (impl->frozen) continue;
     const Tensor value = p.value.value();
     if (!p.value.trainable()) {
       p.shadow.assign(value);

@@ -26,6 +26,9 @@ const std::vector<std::string>& offload_names() {
   return kNames;
 }
 
+const std::string& to_string(Recompute recompute) { return recompute_names()[static_cast<size_t>(recompute)]; }
+const std::string& to_string(Offload offload) { return offload_names()[static_cast<size_t>(offload)]; }
+
 Recompute parse_recompute(const std::string& word) { return enum_of<Recompute>(word, recompute_names(), "recompute"); }
 Offload parse_offload(const std::string& word) { return enum_of<Offload>(word, offload_names(), "offload"); }
 

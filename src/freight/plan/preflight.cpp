@@ -90,8 +90,8 @@ bool PlanChange::any() const {
 void PlanChange::apply(train::Config& c) const {
   if (batch_size > 0) c.batch_size = batch_size;
   if (grad_accum > 0) c.grad_accum = grad_accum;
-  if (recompute) c.recompute = recompute_names()[static_cast<size_t>(*recompute)];
-  if (offload) c.offload = offload_names()[static_cast<size_t>(*offload)];
+  if (recompute) c.recompute = to_string(*recompute);
+  if (offload) c.offload = to_string(*offload);
   if (host_data) c.device_data = "no";
   if (save_in_place) c.save_in_place = true;
 }
@@ -101,8 +101,8 @@ std::string PlanChange::flags() const {
   if (host_data) all.emplace_back("--device-data no");
   if (batch_size > 0) all.push_back(cat("--batch-size ", batch_size));
   if (grad_accum > 0) all.push_back(cat("--grad-accum ", grad_accum));
-  if (recompute) all.push_back(cat("--recompute ", recompute_names()[static_cast<size_t>(*recompute)]));
-  if (offload) all.push_back(cat("--offload ", offload_names()[static_cast<size_t>(*offload)]));
+  if (recompute) all.push_back(cat("--recompute ", to_string(*recompute)));
+  if (offload) all.push_back(cat("--offload ", to_string(*offload)));
   if (save_in_place) all.emplace_back("--save-in-place");
   return join(all, " ");
 }

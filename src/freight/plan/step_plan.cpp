@@ -268,7 +268,7 @@ StepPlan plan_step_within(const TrainingSetup& setup, const StepPlanOptions& opt
   train::Config c = setup.config;
   c.batch_size = options.batch;
   c.grad_accum = options.parts;
-  c.offload = offload_names()[static_cast<size_t>(options.offload)];
+  c.offload = to_string(options.offload);
   train::NetTraining net(c, setup.make_model());
   net.plan_step(setup.batch_types(options.batch, options.tokens), {.backend = options.backend,
                                                                    .deterministic = true,

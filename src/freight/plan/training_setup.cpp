@@ -19,7 +19,7 @@ constexpr int64_t kPhotograph = 96;
 // The type of a batch's targets, as far as the model determines it.
 Type target_of(const models::Model& model) {
   if (model.language_model()) return model.input;
-  if (model.loss == models::Loss::mse) return {DType::f32, {model.classes()}};
+  if (models::regresses(model.loss)) return {DType::f32, {model.classes()}};
   return {DType::i64, {}};
 }
 

@@ -207,6 +207,7 @@ class Examiner {
     }
     for (size_t i = 0; i < e_.curves.size(); ++i)
       e_.curves[i].curves = metrics::threshold_curves(std::move(scored_[i]));
+    if (sums_.size() <= 1) add_scores();
     e_.calibration = calibration_.bins();
     e_.calibration_error = calibration_.error();
     for (Mistake& m : e_.mistakes) show(m);
@@ -224,12 +225,39 @@ class Examiner {
     for (size_t row = 0; row < numbers.size(); ++row) {
       const float* y = results.data<float>() + static_cast<int64_t>(row) * k;
       ++e_.count;
+      answers_.insert(answers_.end(), y, y + k);
+      numbers_.push_back(numbers[row]);
       if (sums_.empty()) {
         take_class(numbers[row], y, k);
       } else {
         take_values(numbers[row], y);
       }
     }
+  }
+
+  // The metrics of all answers with their intervals. Those of a ranking are the table's.
+  void add_scores() {
+    const int64_t k = predictor_.outputs(), n = e_.count;
+    const store::Rows* const rows = part_->rows();
+    if (rows && rows->ranked) return;
+    Array answers(DType::f32, {n, k}), labels(sums_.empty() ? DType::i64 : DType::f32, {n}), weights(DType::f32, {n});
+    std::copy(answers_.begin(), answers_.end(), answers.data<float>());
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t number = numbers_[static_cast<size_t>(i)];
+      if (sums_.empty()) {
+        labels.data<int64_t>()[i] = part_->label(number);
+      } else {
+        labels.data<float>()[i] = part_->values(number)[0];
+      }
+      weights.data<float>()[i] = rows ? static_cast<float>(rows->weight(number)) : 1.0f;
+    }
+    metrics::Truth truth(labels);
+    if (rows && rows->weights) truth.weights = weights;
+    const store::Bundle& bundle = predictor_.bundle();
+    const metrics::ScoreOptions options{.threshold = bundle.threshold,
+                                        .first = metrics::read_metric(bundle.provenance).value_or(metrics::Metric())};
+    e_.scores = metrics::scores_of(answers, truth, options);
+    e_.score_notes = metrics::notes_on_scores(answers, truth, options);
   }
 
   // Chooses the second of two classes, or else the classes with the most samples.
@@ -292,6 +320,8 @@ class Examiner {
   std::unique_ptr<HeldOutPart> part_;
   Examination e_;
   std::vector<std::vector<metrics::Scored>> scored_;  // by curve
+  std::vector<float> answers_;                        // of all samples that were predicted
+  std::vector<int64_t> numbers_;                      // of these samples
   metrics::Calibration calibration_;
   std::vector<Sums> sums_;  // per output of a regression
 };

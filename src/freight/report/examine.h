@@ -12,6 +12,7 @@
 
 #include "freight/base/array.h"
 #include "freight/metrics/curves.h"
+#include "freight/metrics/scores.h"
 #include "freight/report/examine_table.h"
 
 namespace freight::report {
@@ -64,6 +65,8 @@ struct Examination {
   std::vector<ClassCurves> curves;  // of the second of two classes; otherwise of the most frequent classes
   std::vector<metrics::CalibrationBin> calibration;  // of that class; for more than two classes, of the predicted class
   double calibration_error = 0;                      // expected calibration error
+  std::vector<metrics::Score> scores;                // of classes, or of a regression with one output
+  std::vector<std::string> score_notes;              // metrics that the labels do not allow
   std::vector<OutputErrors> outputs;                 // for a regression
   std::vector<Residual> residuals;                   // of the first output
   std::optional<TableExamination> table;             // for a model of tables

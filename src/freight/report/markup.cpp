@@ -2,7 +2,6 @@
 #include "freight/report/markup.h"
 
 #include <cmath>
-#include <cstdio>
 
 #include "freight/base/strings.h"
 #include "freight/data/unicode.h"
@@ -78,9 +77,7 @@ std::string base64(io::ByteView bytes) {
 std::string figure(double v) {
   if (!std::isfinite(v)) return "NaN or infinite";
   if (std::fabs(v) >= 9999.5 && std::fabs(v) < 1e15) return with_commas(std::llround(v));
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", v);
-  return text;
+  return significant(v, 4);
 }
 
 std::string percent(double share) { return fixed(100 * share, 1) + "\u00a0%"; }

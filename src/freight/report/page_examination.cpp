@@ -187,6 +187,21 @@ std::string mistake_card(const Mistake& m, const Examined& examined) {
              "</span> <span class=\"where\">", where, "</span></figcaption></figure>");
 }
 
+// All metrics with their 95 % intervals.
+std::string score_section(const Examination& e) {
+  if (e.scores.empty()) return {};
+  std::vector<std::vector<std::string>> rows;
+  for (const metrics::Score& s : e.scores) {
+    const bool known = s.interval == metrics::Score::Interval::known;
+    const char* const none = s.interval == metrics::Score::Interval::too_few ? "too few samples" : "-";
+    rows.push_back({s.name, figure(s.value), known ? figure(s.low) : none, known ? figure(s.high) : ""});
+  }
+  std::string out = cat("<h3>Metrics</h3><p>From and to: the 95 % confidence interval.</p>",
+                        data_table({{"metric", false}, {"value"}, {"from"}, {"to"}}, rows));
+  for (const std::string& note : e.score_notes) out += cat("<p>", escaped(note), ".</p>");
+  return out;
+}
+
 std::string class_section(const Examination& e) {
   const Examined examined(e);
   const int64_t right = e.right(), wrong = e.count - right;
@@ -195,7 +210,7 @@ std::string class_section(const Examination& e) {
                         with_commas(wrong), " wrong.</p>");
   out += "<div class=\"pair\"><div><h3>Confusion matrix</h3>";
   out += e.classes.size() <= kTableClasses ? examined.table() : examined.map();
-  out += "</div><div>" + examined.per_class() + "</div></div>" + curve_section(e);
+  out += "</div><div>" + examined.per_class() + "</div></div>" + score_section(e) + curve_section(e);
   if (e.mistakes.empty()) return out;
   out +=
       cat("<h3>Most confident errors</h3><p>Wrong predictions with the highest confidence, as the model saw the "
@@ -228,7 +243,7 @@ std::string value_section(const Examination& e) {
                "</td><td class=\"number\">", figure(o.root_mean_square), "</td><td class=\"number\">",
                percent(o.explained), "</td></tr>");
   }
-  return out + "</tbody></table></div>" + curve_section(e);
+  return out + "</tbody></table></div>" + score_section(e) + curve_section(e);
 }
 
 }  // namespace

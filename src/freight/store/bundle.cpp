@@ -1,9 +1,11 @@
 // See bundle.h. Metadata keys: format, classes, provenance; for networks spec, preprocessing and, if weights are tied,
-// ties, a list of lists of paths; for other learners learner, columns and threshold; xxh3_128. All values but those of
+// ties, a list of lists of paths, and temperature if it is not 1; for other learners learner and columns; threshold for
+// both; xxh3_128. All values but those of
 // format, learner and xxh3_128 are JSON texts.
 #include "freight/store/bundle.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -34,6 +36,7 @@ constexpr const char* kLearner = "learner";                   // not in files of
 constexpr const char* kIgnoredColumns = "ignored_columns";    // of other learners, if there are any
 constexpr const char* kColumns = "columns";                   // of other learners
 constexpr const char* kOrderNames[] = {"ymd", "dmy", "mdy"};  // by data::DateOrder
+constexpr const char* kTemperature = "temperature";           // of networks whose probabilities are scaled
 constexpr const char* kThreshold = "threshold";               // of models with two classes that have one
 constexpr const char* kTies = "ties";                         // of networks with several paths to one variable
 
@@ -181,6 +184,7 @@ void write_net(const Bundle& bundle, io::SafeTensors& file) {
     preprocessing["truncation_side"] = bundle.preprocessing.keep == data::Keep::start ? "right" : "left";
     file.tensors.emplace_back(kTokenizer, tokenizer->stored());
   }
+  if (bundle.model.temperature != 1) file.metadata[kTemperature] = json(bundle.model.temperature).dump();
   if (models::has_spec(bundle.model)) file.metadata["spec"] = models::to_spec(bundle.model);
   if (const auto ties = nn::ties_of(bundle.model.net->state_dict()); !ties.empty()) {
     file.metadata[kTies] = json(ties).dump();
@@ -207,7 +211,6 @@ void write_rows(const Bundle& bundle, io::SafeTensors& file) {
   write_samples(bundle.samples, file);
   file.metadata[kLearner] = bundle.learner;
   file.metadata[kColumns] = columns.dump();
-  if (bundle.threshold) file.metadata[kThreshold] = json(*bundle.threshold).dump();
   if (bundle.ignored_columns.empty()) return;
   json ignored = json::array();
   for (const IgnoredColumn& s : bundle.ignored_columns) ignored.push_back({{"name", s.name}, {"kind", s.kind}});
@@ -221,6 +224,7 @@ io::SafeTensors to_file(const Bundle& bundle) {
   json provenance = bundle.provenance;
   provenance["freight"] = version();
   file.metadata = {{"format", kFormat}, {"classes", json(bundle.classes).dump()}, {"provenance", provenance.dump()}};
+  if (bundle.threshold) file.metadata[kThreshold] = json(*bundle.threshold).dump();
   if (bundle.net()) {
     write_net(bundle, file);
   } else {
@@ -292,6 +296,22 @@ void read_common(const io::SafeTensors& file, const std::string& path, Bundle& b
     }
     b.provenance[key] = value.is_string() ? value.get<std::string>() : value.dump();
   }
+  if (!file.metadata.contains(kThreshold)) return;
+  b.threshold = document_in(file, path, kThreshold).get<double>();
+  if (b.classes.size() != 2 || !(*b.threshold > 0 && *b.threshold < 1)) {
+    damaged(path, cat("threshold: expected one above 0 and below 1 for two, got ", *b.threshold, " for ",
+                      b.classes.size(), " classes"));
+  }
+}
+
+// The temperature of a network's probabilities; 1 for files without one.
+double temperature_in(const io::SafeTensors& file, const std::string& path) {
+  if (!file.metadata.contains(kTemperature)) return 1;
+  const auto temperature = document_in(file, path, kTemperature).get<double>();
+  if (!(temperature > 0) || !std::isfinite(temperature)) {
+    damaged(path, cat("temperature: expected one above 0, got ", temperature));
+  }
+  return temperature;
 }
 
 void read_net(const io::SafeTensors& file, const std::string& path, const json& preprocessing, Bundle& b) {
@@ -308,6 +328,7 @@ void read_net(const io::SafeTensors& file, const std::string& path, const json& 
   }
   check_said(b, path);
   try {
+    b.model.temperature = temperature_in(file, path);
     if (preprocessing.contains("tokenizer")) load_text(b.preprocessing, preprocessing, file, b.model, path);
     if (file.metadata.contains(kTies)) {
       const auto ties = document_in(file, path, kTies).get<std::vector<std::vector<std::string>>>();
@@ -399,13 +420,6 @@ void read_rows(const io::SafeTensors& file, const std::string& path, Bundle& b) 
   if (file.metadata.contains(kIgnoredColumns))
     b.ignored_columns = ignored_columns_in(document_in(file, path, kIgnoredColumns));
   b.rows = read(file, path, {b.columns, b.classes, b.ignored_columns});
-  if (file.metadata.contains(kThreshold)) {
-    b.threshold = document_in(file, path, kThreshold).get<double>();
-    if (b.classes.size() != 2 || !(*b.threshold > 0 && *b.threshold < 1)) {
-      damaged(path, cat("threshold: expected one above 0 and below 1 for two, got ", *b.threshold, " for ",
-                        b.classes.size(), " classes"));
-    }
-  }
   check_rows(b, path);
   b.samples = read_samples(file, path, b.columns, b.rows->outputs());
 }

@@ -56,7 +56,7 @@ void need_different_classes(const std::vector<std::string>& classes, int most, c
 // well-known lists (ImageNet's) have one name for two classes.
 void check_classes(const Bundle& b, const std::string& path) {
   const bool trained = b.provenance.contains("data") && b.provenance.contains("steps");
-  const bool tells_classes = b.model.loss == models::Loss::cross_entropy && !b.model.language_model();
+  const bool tells_classes = !models::regresses(b.model.loss) && !b.model.language_model();
   const int64_t outputs = b.model.classes(), names = static_cast<int64_t>(b.classes.size());
   if (names == 0 && !(trained && tells_classes)) return;
   if (names != outputs) refuse_stored(path, "it has names of ", names, " classes, the model has ", outputs, " outputs");

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "freight/base/strings.h"
 #include "freight/io/json_internal.h"
@@ -13,11 +12,7 @@ namespace freight::tables {
 
 namespace {
 
-std::string four_digits(double v) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", v);
-  return text;
-}
+std::string four_digits(double v) { return significant(v, 4); }
 // The mean, with as many digits as its deviation gives a sense to.
 std::string mean_text(double mean, double deviation) {
   const double step = deviation > 0 ? deviation : std::max(std::fabs(mean), 1e-12) * 1e-2;

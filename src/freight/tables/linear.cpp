@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <numeric>
 
 #include "freight/base/error.h"
@@ -125,11 +124,7 @@ store::RowForm LinearModel::form() const {
 
 // The strongest terms first, by what a deviation of a number, or the presence of a word, adds.
 namespace {
-std::string six_digits(double v) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.6g", v);
-  return text.data();
-}
+std::string six_digits(double v) { return significant(v, 6); }
 }  // namespace
 
 std::vector<std::string> LinearModel::lines() const {

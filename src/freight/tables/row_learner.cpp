@@ -15,6 +15,7 @@
 #include "freight/base/usage.h"
 #include "freight/io/json_library.h"
 #include "freight/job/signals.h"
+#include "freight/metrics/decision.h"
 #include "freight/store/column_gaps.h"
 #include "freight/tables/rank_work.h"
 #include "freight/tables/row_parts.h"
@@ -200,7 +201,8 @@ struct RowRun : train::Prepared {
   }
 
   void check_threshold() const {
-    if (config.threshold > 0 && rows.shape.classes.size() != 2) {
+    const bool asked = config.threshold > 0 || !config.threshold_rule.empty();
+    if (asked && rows.shape.classes.size() != 2) {
       fail(ErrorKind::usage, "--threshold", "is for two classes: column ", rows.target, " contains ",
            rows.shape.classes.empty() ? std::string("values") : cat(rows.shape.classes.size(), " classes"));
     }
@@ -349,8 +351,8 @@ struct RowRun : train::Prepared {
   bool own_test() const { return rows.own_test.values.defined(); }
   // A threshold is chosen by rows that no model was fitted to, those of folds or those that are held out.
   bool chooses_threshold() const {
-    return rows.shape.classes.size() == 2 && !(config.threshold > 0) && judged() &&
-           metrics::reads_predicted_class(metric);
+    if (rows.shape.classes.size() != 2 || config.threshold > 0) return false;
+    return !config.threshold_rule.empty() || (judged() && metrics::has_best_threshold(metric));
   }
   // "val" where the held-out rows decide when fitting ends, or which threshold is best: only figures of rows that
   // nothing used are those of a test set.
@@ -417,7 +419,9 @@ void RowFit::choose_threshold(const Array& answers, const metrics::Truth& truth)
   if (run_.config.threshold > 0) {
     threshold_ = run_.config.threshold;
   } else if (run_.chooses_threshold() && truth.labels.shape()[0] > 0) {
-    threshold_ = metrics::best_threshold(run_.metric, answers, truth);
+    const std::string& rule = run_.config.threshold_rule;
+    threshold_ = rule.empty() ? metrics::best_threshold(run_.metric, answers, truth)
+                              : metrics::threshold_by(metrics::parse_threshold_rule(rule), answers, truth);
   }
 }
 
@@ -479,7 +483,7 @@ void RowFit::fit(const Candidate& chosen, train::RunRecorder& to, train::Observe
     if (!last.test && run_.rows.test.count() > 0) {
       last.test = figures_of(round.model->run(run_.rows.test.values), run_.rows.test);
     }
-    last.best = round.best ? *round.best : last.test && place.improves(*last.test);
+    last.best = round.best ? *round.best : last.test && place.improves(usual_score(*last.test));
     to.trained(last.train, 1, last.seconds);
     if (last.test) to.tested(last.train, *last.test);
     to.epoch(last);

@@ -1,7 +1,6 @@
 // The settings of trees that --tune tries, and what fits on folds imply for the fit on all rows.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <type_traits>
 #include <variant>
@@ -53,9 +52,7 @@ double drawn(const SearchRange& range, double u) {
   double v = range.scale == Scale::log ? range.low * std::pow(range.high / range.low, u)
                                        : range.low + u * (range.high - range.low);
   if (range.scale == Scale::whole) v = std::floor(range.low + u * (range.high - range.low + 1));
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", v);
-  return parse_number<double>(text).value_or(v);
+  return parse_number<double>(significant(v, 3)).value_or(v);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "freight/tables/shared_rows.h"
 #include "freight/tables/xgboost_bins.h"
 #include "freight/tables/xgboost_job.h"
+#include "freight/train/class_weights.h"
 #include "freight/train/metric.h"
 
 namespace freight::tables {
@@ -83,23 +84,16 @@ void need_gpu(const Xgboost& library, const XgboostHandle& booster, const std::s
   }
 }
 
-// Weights that give all classes the same total weight, counting the rows' own weights; empty without --class-weight.
+// The weights of the classes, counting the rows' own weights; empty without --class-weight.
 std::vector<float> weights_of(const train::Config& c, const RowData& data) {
-  if (c.class_weight != "balanced") return {};
-  const int64_t n = data.train.count();
+  if (c.class_weight == "none") return {};
   const auto* label = data.train.labels.data<int64_t>();
-  std::vector<double> sums(data.shape.classes.size());
-  double all = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const double w = data.train.weight(i);
-    sums[static_cast<size_t>(label[i])] += w;
-    all += w;
+  train::ClassCounts classes{data.shape.classes, std::vector<double>(data.shape.classes.size())};
+  for (int64_t i = 0; i < data.train.count(); ++i) {
+    classes.counts[static_cast<size_t>(label[i])] += data.train.weight(i);
   }
-  std::vector<float> weights;
-  for (const double sum : sums) {
-    weights.push_back(static_cast<float>(sum > 0 ? all / (static_cast<double>(sums.size()) * sum) : 1));
-  }
-  return weights;
+  const std::vector<double> weights = train::class_weights(c.class_weight, classes);
+  return {weights.begin(), weights.end()};
 }
 
 // The steps that rank 0 asks the other ranks to make.
@@ -362,7 +356,7 @@ class TreeFit {
   bool improves() {
     const Array found = answers(test_, FitStep::answer_test);
     const double loss = metric_ ? score_as_loss(found) : loss_of(found);
-    if (loss < least_) {
+    if (loss < least_ - settings_.min_improvement) {
       least_ = loss;
       best_ = fitted_;
     }

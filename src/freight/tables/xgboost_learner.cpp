@@ -51,9 +51,9 @@ std::vector<std::string> TreeLearner::flags() const {
                                   "--subsample",      "--colsample", "--min-child-weight", "--monotone",
                                   "--class-weight",   "--lambda",    "--xgboost",          "--weight-column",
                                   "--external-memory"};
-  const std::vector<std::string> own = kind_ == Kind::gbdt
-                                           ? std::vector<std::string>{"--rounds", "--early-stop", "--lr"}
-                                           : std::vector<std::string>{"--trees"};
+  const std::vector<std::string> own =
+      kind_ == Kind::gbdt ? std::vector<std::string>{"--rounds", "--early-stop", "--min-improvement", "--lr"}
+                          : std::vector<std::string>{"--trees"};
   all.insert(all.end(), own.begin(), own.end());
   return all;
 }

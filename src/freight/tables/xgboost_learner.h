@@ -51,6 +51,7 @@ struct TreeSettings {
   TreeParameters parameters;
   std::string objective;  // "binary:logistic"
   int64_t rounds = 1, early_stop = 0;
+  double min_improvement = 0;  // a smaller one counts as none
   double quantile = 0.5, tweedie_power = 1.5;
 };
 // Throws Error(usage) that names a flag which does not suit the data, and Error(device) if the library cannot do what

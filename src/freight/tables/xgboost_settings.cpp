@@ -146,6 +146,7 @@ TreeSettings tree_settings(const train::Config& c, const RowData& data, const Xg
                  .early_stop = forest             ? 0
                                : c.early_stop < 0 ? kEarlyStop
                                                   : c.early_stop,
+                 .min_improvement = c.min_improvement,
                  .quantile = c.quantile,
                  .tweedie_power = c.tweedie_power};
   check_objective(c, data, library, s.objective);

@@ -17,6 +17,7 @@
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/train/class_weights.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/run_lock.h"
 
@@ -38,6 +39,13 @@ constexpr const char* kAverages = "averages";  // what metadata of the state say
 json finite(double v) { return std::isfinite(v) ? json(v) : json(nullptr); }
 double or_else(const json& v, double none) { return v.is_null() ? none : v.get<double>(); }
 
+json to_json(const Evaluation& e) {
+  json j = {{"count", e.count}, {"loss", e.loss}, {"top1", nullptr}};
+  if (e.top1) j["top1"] = *e.top1;
+  if (e.metric) j["metric"] = finite(*e.metric);
+  return j;
+}
+
 json to_json(const RunPosition& p) {
   json j = {{"step", p.step},
             {"epoch", p.epoch},
@@ -49,9 +57,12 @@ json to_json(const RunPosition& p) {
             {"last_loss", p.last_loss},
             {"best_score", finite(p.best_score)},
             {"train_seconds", p.train_seconds},
-            {"test", {{"count", p.test.count}, {"loss", p.test.loss}, {"top1", nullptr}}}};
-  if (p.test.top1) j["test"]["top1"] = *p.test.top1;
-  if (p.test.metric) j["test"]["metric"] = finite(*p.test.metric);
+            {"test", to_json(p.test)},
+            {"best", {{"step", p.best_step}, {"epoch", p.best_epoch}, {"test", to_json(p.best_test)}}},
+            {"improved_score", finite(p.improved_score)},
+            {"stale", p.stale},
+            {"plateau", p.plateau},
+            {"lr_factor", p.lr_factor}};
   if (p.lr) j["lr"] = *p.lr;
   return j;
 }
@@ -63,6 +74,15 @@ int64_t count_in(const json& j, const char* key, int64_t least) {
     fail(ErrorKind::checkpoint, key, "expected an integer of at least ", least, ", got ", excerpt(v.dump()));
   }
   return v.get<int64_t>();
+}
+
+Evaluation evaluation_from(const json& j) {
+  Evaluation e;
+  e.count = count_in(j, "count", 0);
+  e.loss = j.at("loss");
+  if (const json& top1 = j.at("top1"); !top1.is_null()) e.top1 = top1.get<double>();
+  if (const auto metric = j.find("metric"); metric != j.end() && !metric->is_null()) e.metric = metric->get<double>();
+  return e;
 }
 
 RunPosition place_from(const json& j) {
@@ -81,12 +101,16 @@ RunPosition place_from(const json& j) {
   }
   p.best_score = or_else(j.at("best_score"), p.best_score);
   p.train_seconds = j.at("train_seconds");
-  p.test.count = count_in(j.at("test"), "count", 0);
-  p.test.loss = j.at("test").at("loss");
-  if (const json& top1 = j.at("test").at("top1"); !top1.is_null()) p.test.top1 = top1.get<double>();
-  if (const auto metric = j.at("test").find("metric"); metric != j.at("test").end() && !metric->is_null()) {
-    p.test.metric = metric->get<double>();
-  }
+  p.test = evaluation_from(j.at("test"));
+  if (!j.contains("best")) return p;  // checkpoints of before early stopping
+  p.best_step = count_in(j.at("best"), "step", 0);
+  p.best_epoch = count_in(j.at("best"), "epoch", 0);
+  p.best_test = evaluation_from(j.at("best").at("test"));
+  p.improved_score = or_else(j.at("improved_score"), p.improved_score);
+  p.stale = count_in(j, "stale", 0);
+  p.plateau = count_in(j, "plateau", 0);
+  p.lr_factor = j.at("lr_factor");
+  if (!(p.lr_factor >= 0)) fail(ErrorKind::checkpoint, "lr_factor", "expected at least 0, got ", p.lr_factor);
   return p;
 }
 
@@ -437,7 +461,9 @@ void restore(Checkpoint& c, models::Model& model, const std::vector<nn::NamedVar
   for (const nn::NamedVariable& v : variables) v.variable.set(*file.find(v.name));
 }
 
-void need_same_run(const Checkpoint& c, const Config& config) {
+void need_same_run(const Checkpoint& c, const Config& asked) {
+  Config config = asked;
+  settle_class_weight(config);
   for (const Field& f : config_fields()) {
     if (!*f.key || f.may_change) continue;
     std::visit(

@@ -30,19 +30,36 @@ struct RunPosition {
   int64_t seen = 0;
   double last_loss = 0;
   std::optional<double> lr = {};  // that the observer asked for, in place of the schedule's
-  // top1, a metric of the model's own (where lower is better its negative), or the negative loss of a regression.
+  // The score of an evaluation, by which they are compared; the higher, the better. See usual_score.
   double best_score = -std::numeric_limits<double>::infinity();
-  Evaluation test = {};  // the last one
+  int64_t best_step = 0, best_epoch = 0;  // where it was reached; 0: nowhere
+  Evaluation best_test = {};              // the evaluation that reached it
+  Evaluation test = {};                   // the last one
   double train_seconds = 0;
+  // Early stopping and the plateau schedule: the last score that was better by the least improvement, and how many
+  // evaluations there were since then, or since the last cut of the learning rate, whose product is lr_factor.
+  double improved_score = -std::numeric_limits<double>::infinity();
+  int64_t stale = 0, plateau = 0;
+  double lr_factor = 1;
 
-  // Says whether it is the best so far, which it is from then on.
-  bool improves(const Evaluation& by, bool higher_is_better = true) {
-    const double score = by.metric ? (higher_is_better ? *by.metric : -*by.metric) : by.top1.value_or(-by.loss);
+  // Says whether the evaluation of this score is the best so far, which it is from then on.
+  bool improves(double score) {
     const bool best = score > best_score;
     if (best) best_score = score;
     return best;
   }
+  // Takes in that an evaluation had this score.
+  void count(double score, double least_improvement) {
+    const bool improved = score > improved_score + least_improvement;
+    stale = improved ? 0 : stale + 1;
+    plateau = improved ? 0 : plateau + 1;
+    if (improved) improved_score = score;
+  }
 };
+// The metric, where lower is better its negative; else top1, or the negative loss of a regression.
+inline double usual_score(const Evaluation& e, bool higher_is_better = true) {
+  return e.metric ? (higher_is_better ? *e.metric : -*e.metric) : e.top1.value_or(-e.loss);
+}
 
 struct RunState {
   RunPosition place;

@@ -34,14 +34,17 @@ struct JobConfig {
   bool deterministic = false;
 };
 
-// The settings that networks and models of tables share. Networks are refused these for now (need_flags_of).
+// The settings that networks and models of tables share. Those that networks lack are refused (need_flags_of).
 struct CommonConfig {
   std::string metric = "auto";        // metrics::metric_names()
-  int64_t early_stop = -1;            // a learner chooses what is below 0
-  std::string class_weight = "none";  // none, balanced
+  int64_t early_stop = -1;            // below 0 a learner chooses; networks have none then
+  double min_improvement = 0;         // of what early stopping follows: a smaller one counts as none
+  std::string class_weight = "none";  // none, balanced, a JSON file or its content (train/class_weights.h)
   std::string weight_column;          // the name or number of a column
   int64_t folds = 0;                  // 0: none, or 5 where something is compared
   double threshold = 0;               // probability above which the second of two classes is predicted; 0 chooses
+  std::string threshold_rule;         // "recall=0.95" chooses it so that the validation set reaches that; or empty
+  std::string calibration = "none";   // none, temperature
 };
 
 // A network: its data as samples, its model, optimizer, schedule, memory and checkpoints.
@@ -53,7 +56,11 @@ struct NetworkConfig {
   std::string freeze;  // PATTERN,...
   double head_lr = 0;  // 0: as the other layers
   double lr_layer_decay = 1;
-  std::string lr_scale;  // PATTERN=FACTOR,...
+  std::string lr_scale;                // PATTERN=FACTOR,...
+  std::string feature_cache = "auto";  // where results of frozen layers are kept: auto, memory, disk, off
+  std::string feature_cache_size = "8GiB";
+  std::string loss = "auto";       // models::loss_names(); auto: the model's
+  std::string sample_by = "none";  // none, class: samples of an epoch are drawn so that all classes are as frequent
 
   int64_t epochs = 1;
   int64_t max_steps = 0;  // 0: no limit
@@ -67,9 +74,10 @@ struct NetworkConfig {
   bool nesterov = false;
   double weight_decay = 0;
   bool decay_norm_bias = true;
-  std::string lr_scheduler = "constant";  // constant, step, cosine, onecycle
+  std::string lr_scheduler = "constant";  // constant, step, cosine, onecycle, plateau
   int64_t lr_step_size = 1;               // step: epochs between two cuts
-  double lr_gamma = 0.1;                  // step: factor of a cut
+  int64_t lr_patience = 3;                // plateau: evaluations without improvement before a cut
+  double lr_gamma = 0.1;                  // step, plateau: factor of a cut
   double lr_warmup_epochs = 0;            // linear from 0
   double onecycle_pct_start = 0.3;        // onecycle: share of the steps on the way up
   double label_smoothing = 0;
@@ -87,7 +95,9 @@ struct NetworkConfig {
   int64_t train_crop_size = 0, val_resize_size = 0, val_crop_size = 0;
   std::string orientation = "exif";
   std::string layout = "auto", value_range;  // of arrays
+  bool random_crop = true;                   // of images in files; false: the crop of evaluation
   double crop_min_area = 0.08;               // least share of an image that a random crop takes
+  int64_t augment_views = 0;                 // views of a sample that take turns; 0: each epoch has its own
   double color_jitter = 0;                   // strength for brightness, contrast and saturation
   double hue_jitter = 0;
   int64_t rand_augment = 0;  // operations

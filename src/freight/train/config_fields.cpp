@@ -7,15 +7,19 @@
 #include "freight/backend/backend.h"
 #include "freight/base/duration.h"
 #include "freight/base/error.h"
+#include "freight/base/memory_size.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/usage.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/metrics/decision.h"
 #include "freight/metrics/scores.h"
+#include "freight/models/models.h"
 #include "freight/optim/create.h"
 #include "freight/passes/options.h"
 #include "freight/store/precision.h"
+#include "freight/train/class_weights.h"
 
 namespace freight::train {
 
@@ -40,6 +44,7 @@ constexpr const char* kAugment = "Regularization and augmentation";
 constexpr const char* kImages = "Image files and arrays (docs/data.md)";
 constexpr const char* kText = "Text (docs/data.md)";
 constexpr const char* kTables = "Tables (docs/tables.md)";
+constexpr const char* kCommon = "Metrics, early stopping and classes (docs/imbalance.md)";
 constexpr const char* kMachine = "Machine";
 constexpr const char* kOutput = "Output";
 
@@ -51,6 +56,8 @@ Field changeable(Field f) {
 // clang-format off
 std::vector<Field> make_fields() {
   static const std::string metric_names = join(metrics::metric_names(), "|");
+  std::vector<std::string> losses = models::loss_names();
+  losses.insert(losses.begin(), "auto");
   return {
       {kData, "--data", "data", &C::data, "a built-in dataset (freight data list), a directory or a file", {}, {"--data-path"}},
       {kData, "--data-dir", "", &C::data_dir, "directory that is searched first for built-in datasets", {}, {}, "DIR"},
@@ -86,11 +93,17 @@ std::vector<Field> make_fields() {
        "apply weight decay to norm scales and biases too"},
       {kOptimizer, "--clip-grad-norm", "optimizer.clip_grad_norm", &C::clip_grad_norm,
        "scale gradients down to this global norm (0: off)", at_least(0)},
-      {kOptimizer, "--lr-scheduler", "schedule.name", &C::lr_scheduler, "constant, step, cosine or onecycle",
-       words({"constant", "step", "cosine", "onecycle"}), {"--sched"}},
+      {kOptimizer, "--loss", "loss", &C::loss,
+       "loss of a network: cross_entropy, focal or bce for classes, mse, huber or mae for values (auto: the model's own)",
+       words(losses), {"--criterion", "--loss-function"}},
+      {kOptimizer, "--lr-scheduler", "schedule.name", &C::lr_scheduler,
+       "constant, step, cosine, onecycle, or plateau, which decays where the validation figure does not improve",
+       words({"constant", "step", "cosine", "onecycle", "plateau"}), {"--sched"}},
       {kOptimizer, "--lr-step-size", "schedule.step_size", &C::lr_step_size,
        "decay interval of the step schedule, in epochs", at_least(1)},
-      {kOptimizer, "--lr-gamma", "schedule.gamma", &C::lr_gamma, "decay factor of the step schedule", at_least(0)},
+      {kOptimizer, "--lr-patience", "schedule.patience", &C::lr_patience,
+       "evaluations without improvement before the plateau schedule decays", at_least(1)},
+      {kOptimizer, "--lr-gamma", "schedule.gamma", &C::lr_gamma, "decay factor of the step and plateau schedules", at_least(0)},
       {kOptimizer, "--lr-warmup-epochs", "schedule.warmup_epochs", &C::lr_warmup_epochs, "epochs of linear warm-up",
        at_least(0)},
       {kOptimizer, "--onecycle-pct-start", "schedule.pct_start", &C::onecycle_pct_start,
@@ -105,6 +118,11 @@ std::vector<Field> make_fields() {
        {.min = 0, .max = 1, .above_min = true}, {"--layer-decay"}},
       {kFinetune, "--lr-scale", "finetune.lr_scale", &C::lr_scale,
        "factors of the learning rate of layers: 'layer4.*=0.3,conv1=0.1'", {}, {}, "PATTERN=X,..."},
+      {kFinetune, "--feature-cache", "finetune.feature_cache", &C::feature_cache,
+       "compute frozen layers once per sample and keep the results in memory, or in a file in TMPDIR (auto: where that "
+       "is faster; off: never)", words({"auto", "memory", "disk", "off"})},
+      {kFinetune, "--feature-cache-size", "finetune.feature_cache_size", &C::feature_cache_size,
+       "limit for these results", {}, {}, "8GiB"},
 
       {kAugment, "--label-smoothing", "label_smoothing", &C::label_smoothing, "label smoothing", from_below(0, 1)},
       {kAugment, "--dropout", "dropout", &C::dropout,
@@ -126,6 +144,8 @@ std::vector<Field> make_fields() {
        "RandAugment operations per image (0: off, 2 is usual)", between(0, 14)},
       {kAugment, "--rand-augment-magnitude", "augment.rand_augment_magnitude", &C::rand_augment_magnitude,
        "strength of the RandAugment operations", between(0, 30)},
+      {kAugment, "--augment-views", "augment.views", &C::augment_views,
+       "augment each sample in this many fixed ways, which take turns by epoch (0: another way in every epoch)", between(0, 1000)},
       {kAugment, "--random-erase", "augment.random_erase", &C::random_erase, "probability that a rectangle is erased",
        between(0, 1)},
       {kAugment, "--mixup-alpha", "augment.mixup_alpha", &C::mixup_alpha,
@@ -141,6 +161,8 @@ std::vector<Field> make_fields() {
        "side of an evaluation sample (0: that of training)", at_least(0)},
       {kImages, "--orientation", "pictures.orientation", &C::orientation,
        "exif rotates photographs by their EXIF data; ignore uses the pixels unchanged", words({"exif", "ignore"})},
+      {kImages, "--random-crop", "augment.random_crop", &C::random_crop,
+       "train on random resized crops of image files, rather than on the crop of evaluation"},
       {kImages, "--crop-min-area", "augment.crop_min_area", &C::crop_min_area,
        "minimum fraction of an image's area that a random crop covers", {.min = 0, .max = 1, .above_min = true}},
       {kImages, "--val-split", "pictures.val_split", &C::val_split,
@@ -189,7 +211,6 @@ std::vector<Field> make_fields() {
       {kTables, "--task", "tables.task", &C::task, "classes, values, counts or ranking; also classification, regression or count (auto: inferred from the target)",
        {.one_of = {"auto", "classes", "values", "counts", "ranking"},
         .synonyms = {{"classification", "classes"}, {"regression", "values"}, {"count", "counts"}}}},
-      {kTables, "--weight-column", "tables.weight_column", &C::weight_column, "column with the sample weights", {}, {}, "COL"},
       {kTables, "--group-column", "tables.group_column", &C::group_column,
        "group (or query) column: rows of a group are split and ranked together; it is not a feature", {}, {}, "COL"},
       {kTables, "--split-by", "tables.split_by", &C::split_by,
@@ -205,10 +226,6 @@ std::vector<Field> make_fields() {
        {.min = 1, .max = 2, .below_max = true, .above_min = true}},
       {kTables, "--rounds", "trees.rounds", &C::rounds, "maximum number of boosting rounds (0: 1000)", between(0, 1e6),
        {"--num-boost-round", "--n-estimators"}},
-      {kTables, "--early-stop", "trees.early_stop", &C::early_stop,
-       "early-stopping patience: rounds (or epochs of mlp) without improvement on the validation set (0: off; -1: 20, for "
-       "mlp 8)", at_least(-1),
-       {"--early-stopping-rounds"}},
       {kTables, "--trees", "trees.count", &C::trees, "trees of a forest, per class (0: 100)", between(0, 1e6)},
       {kTables, "--max-depth", "trees.max_depth", &C::max_depth, "maximum depth of a tree (0: 6 for gbdt, 12 for forest)", between(0, 30)},
       {kTables, "--subsample", "trees.subsample", &C::subsample, "fraction of the rows sampled for each tree (0: 1 for gbdt, 0.8 for forest)",
@@ -223,21 +240,40 @@ std::vector<Field> make_fields() {
        "minimum sum of second derivatives in a leaf; for squarederror, the minimum number of rows", at_least(0)},
       {kTables, "--monotone", "trees.monotone", &C::monotone,
        "monotone constraints: the prediction increases (1) or decreases (-1) with these columns", {}, {"--monotone-constraints"}, "COL=1|-1,..."},
-      {kTables, "--class-weight", "trees.class_weight", &C::class_weight, "balanced: all classes get the same total weight",
-       words({"none", "balanced"})},
       changeable({kTables, "--external-memory", "trees.external_memory", &C::external_memory,
        "keep rows in files of TMPDIR, for tables larger than memory (auto: where the table would not fit)",
        words({"auto", "on", "off"})}),
-      {kTables, "--metric", "tables.metric", &C::metric,
-       "metric for early stopping, model selection and the threshold (auto: log_loss for classification, rmse for regression, "
-       "ndcg for ranking, or the objective's); ndcg@K and map@K cover the first K rows of a query", {}, {}, metric_names.c_str()},
-      {kTables, "--folds", "tables.folds", &C::folds,
-       "cross-validation folds before the fit on all training rows (0: none; 5 for auto and --tune)", between(0, 100)},
       {kTables, "--tune", "tables.tune", &C::tune, "number of hyperparameter settings of gbdt and forest to try; the best ones are kept", between(0, 1000)},
       {kTables, "--time-budget", "tables.time_budget", &C::time_budget,
        "time for comparing models and hyperparameters: 60s, 5m, 1h30m (default: 60s)", {}, {}, "TIME"},
-      {kTables, "--threshold", "tables.threshold", &C::threshold,
-       "decision threshold for the second of two classes (0: 0.5, or the best for --metric accuracy and f1)", from_below(0, 1)},
+
+      {kCommon, "--metric", "tables.metric", &C::metric,
+       "metric for early stopping, model selection and the threshold (auto: log_loss for classification, rmse for regression, "
+       "ndcg for ranking, or the objective's; for networks without early stopping top1); ndcg@K and map@K cover the first K "
+       "rows of a query", {}, {}, metric_names.c_str()},
+      changeable({kCommon, "--early-stop", "trees.early_stop", &C::early_stop,
+       "early-stopping patience: evaluations of a network, rounds of trees or epochs of mlp without improvement on the "
+       "validation set (0: off; -1: 20 for trees, 8 for mlp, off for networks)", at_least(-1),
+       {"--patience", "--early-stopping", "--early-stopping-patience", "--early-stopping-rounds"}}),
+      {kCommon, "--min-improvement", "min_improvement", &C::min_improvement,
+       "least improvement that counts for early stopping and the plateau schedule", at_least(0),
+       {"--min-delta", "--early-stopping-threshold"}},
+      {kCommon, "--class-weight", "trees.class_weight", &C::class_weight,
+       "weights of the classes in the training loss: balanced gives all classes the same total weight; a JSON file names "
+       "them: {\"ham\": 1, \"spam\": 6}", {}, {}, "none|balanced|FILE"},
+      {kCommon, "--sample-by", "sample_by", &C::sample_by,
+       "class: draw the samples of an epoch so that all classes are equally frequent", words({"none", "class"})},
+      {kCommon, "--weight-column", "tables.weight_column", &C::weight_column, "column with the sample weights", {}, {},
+       "COL"},
+      {kCommon, "--folds", "tables.folds", &C::folds,
+       "cross-validation folds before the fit on all training rows (0: none; 5 for auto and --tune)", between(0, 100)},
+      changeable({.group = kCommon, .names = "--threshold", .key = "tables.threshold", .member = &C::threshold,
+       .help = "decision threshold for the second of two classes: a probability, or recall=0.95 or precision=0.9, which "
+               "chooses it on the validation set (0: 0.5, or the best for --metric accuracy and f1)",
+       .limits = from_below(0, 1), .value = "P|recall=R|precision=P", .rule = &C::threshold_rule}),
+      changeable({kCommon, "--calibration", "calibration", &C::calibration,
+       "temperature: scale a network's logits so that its probabilities fit the validation set; saved with the model",
+       words({"none", "temperature"})}),
 
       changeable({kMachine, "--device", "device", &C::backend, "auto, cpu, ref, cuda:N or opencl:N"}),
       {kMachine, "--precision", "precision", &C::precision,
@@ -283,6 +319,12 @@ Json::json_pointer pointer(const std::string& key) { return Json::json_pointer("
 
 void set(Config& c, const Field& f, const Json& value, const std::string& source) {
   if (f.seconds) c.*f.seconds = 0;
+  if (f.rule) (c.*f.rule).clear();
+  if (f.rule && value.is_string()) {
+    c.*f.rule = value.get<std::string>();
+    c.*std::get<double Config::*>(f.member) = 0;
+    return;
+  }
   if (f.seconds && value.is_string()) {
     c.*f.seconds = parse_seconds(f.flag(), value.get<std::string>());
     c.*std::get<int64_t Config::*>(f.member) = 0;
@@ -404,6 +446,7 @@ std::string to_json(const Config& c) {
     if (!*f.key) continue;
     std::visit([&](auto member) { out[pointer(f.key)] = c.*member; }, f.member);
     if (f.seconds && c.*f.seconds > 0) out[pointer(f.key)] = cat(c.*f.seconds, "s");
+    if (f.rule && !(c.*f.rule).empty()) out[pointer(f.key)] = c.*f.rule;
   }
   return out.dump(2);
 }
@@ -436,7 +479,10 @@ void validate(const Config& c) {
         f.member);
   }
   need_at_least("--save-every", "seconds", c.save_seconds, 0);
+  memory_size("--feature-cache-size", c.feature_cache_size);
   metrics::check_metric_name(c.metric);
+  check_class_weight(c.class_weight);
+  if (!c.threshold_rule.empty()) metrics::parse_threshold_rule(c.threshold_rule);
   for (const auto& [flag, v] : {std::pair{"--lr", c.lr}, {"--lambda", c.lambda}}) {
     if (v < 0 && v != kAutomaticRate) fail(ErrorKind::usage, flag, "must be at least 0, or -1: got ", v);
   }

@@ -55,6 +55,8 @@ struct Field {
   bool may_change = false;  // when a run goes on: its length, record keeping and the machine
   // A time like 30s may stand in place of a whole number, and goes here; the number is 0 then.
   double Config::*seconds = nullptr;
+  // A rule like recall=0.95 may stand in place of a number, and goes here; the number is 0 then.
+  std::string Config::*rule = nullptr;
 
   // The long flag: "--batch-size".
   std::string flag() const;

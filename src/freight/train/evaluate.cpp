@@ -5,6 +5,8 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <cstring>
+#include <map>
 #include <tuple>
 
 #include "freight/base/clock.h"
@@ -96,6 +98,88 @@ class BatchFigures {
   int64_t added_ = 0;
 };
 
+// The answers of each batch. Ranks exchange them as text: number of the batch, rows, bytes of a row of outputs and of
+// targets, then both.
+class BatchAnswers {
+ public:
+  explicit BatchAnswers(job::Ranks* ranks) : ranks_(ranks) {}
+
+  // Takes the answers of this rank's next batch; of an empty one nothing.
+  void add(const Array& outputs, const Array& targets) {
+    const int64_t number = share_of_batches(ranks_).number(added_++);
+    if (!outputs.defined()) return;
+    batches_[number] = {outputs.clone(), targets.clone()};
+  }
+
+  Answers of_all() {
+    if (ranks_) exchange();
+    Answers all;
+    if (batches_.empty()) return all;
+    int64_t count = 0;
+    for (const auto& [number, batch] : batches_) count += batch.outputs.shape()[0];
+    const auto join = [&](Array Answers::*part) {
+      const Array& first = batches_.begin()->second.*part;
+      Shape shape = first.shape();
+      shape[0] = count;
+      all.*part = Array(first.dtype(), shape);
+      auto* to = static_cast<char*>((all.*part).raw());
+      for (const auto& [number, batch] : batches_) {
+        std::memcpy(to, (batch.*part).raw(), (batch.*part).bytes());
+        to += (batch.*part).bytes();
+      }
+    };
+    join(&Answers::outputs);
+    join(&Answers::targets);
+    batches_.clear();
+    return all;
+  }
+
+ private:
+  static void append(std::string& text, const void* bytes, size_t count) {
+    text.append(static_cast<const char*>(bytes), count);
+  }
+  // A type and a shape of at most four axes, as the fixed part of an array in a text.
+  struct Header {
+    int64_t number = 0, dtype = 0, rank = 0, extents[4] = {};
+  };
+  static void put(std::string& text, int64_t number, const Array& array) {
+    Header h{.number = number, .dtype = static_cast<int64_t>(array.dtype()), .rank = array.shape().rank()};
+    FREIGHT_CHECK(h.rank <= 4, "answers have few axes");
+    std::copy(array.shape().begin(), array.shape().end(), h.extents);
+    append(text, &h, sizeof h);
+    append(text, array.raw(), array.bytes());
+  }
+  static Array take(const char*& at, int64_t& number) {
+    Header h;
+    std::memcpy(&h, at, sizeof h);
+    at += sizeof h;
+    number = h.number;
+    Array array(static_cast<DType>(h.dtype), Shape(h.extents, h.extents + h.rank));
+    std::memcpy(array.raw(), at, array.bytes());
+    at += array.bytes();
+    return array;
+  }
+  void exchange() {
+    std::string mine;
+    for (const auto& [number, batch] : batches_) {
+      put(mine, number, batch.outputs);
+      put(mine, number, batch.targets);
+    }
+    batches_.clear();
+    for (const std::string& of_rank : ranks_->from_all(mine)) {
+      for (const char *at = of_rank.data(), *end = at + of_rank.size(); at < end;) {
+        int64_t number = 0;
+        Array outputs = take(at, number), targets = take(at, number);
+        batches_[number] = {outputs, targets};
+      }
+    }
+  }
+
+  job::Ranks* ranks_;
+  std::map<int64_t, Answers> batches_;  // by number
+  int64_t added_ = 0;
+};
+
 }  // namespace
 
 data::Share share_of_batches(job::Ranks* ranks) {
@@ -127,10 +211,31 @@ struct Evaluator::State {
       return {losses, models::right_count(model, outputs, y)};
     }
   };
+  // The same, and the answers.
+  struct AnsweringStep {
+    models::Model model;
+    std::array<Tensor, 3> operator()(const Tensor& x, const Tensor& y) const {
+      const auto [outputs, losses] = models::score(model, x, y, {.reduction = Reduction::sum});
+      return {losses, models::right_count(model, outputs, y), cast(models::answers_of(model, outputs), DType::f32)};
+    }
+  };
+  // Loss and number right of a batch; its answers go to `to`.
+  std::array<Tensor, 2> run(const data::FeedBatch& b, BatchAnswers& to) {
+    if (keep == Keep::figures) {
+      const auto [loss, right] = step(b.inputs, b.targets);
+      return {loss, right};
+    }
+    const auto [loss, right, told] = answering(b.inputs, b.targets);
+    to.add(told.array(), b.targets);
+    return {loss, right};
+  }
   models::Model& model;
   int64_t batch_size;
   DType compute;
+  Keep keep;
   Compiled<EvaluationStep> step;
+  Compiled<AnsweringStep> answering;
+  Answers answers = {};
 };
 
 void need_fit(const models::Model& model, const data::Dataset& set) {
@@ -143,16 +248,18 @@ void need_fit(const models::Model& model, const data::Dataset& set) {
   }
   if (model.own.loss) return;  // says itself what targets it takes
   const int64_t outputs = model.classes();
-  if (model.loss == models::Loss::mse) {
+  if (models::regresses(model.loss)) {
     const int64_t values = set.labels.numel() / set.count();
-    if (set.classification()) refuse("it is a regression model (loss mse), the targets are classes");
+    if (set.classification()) {
+      refuse("it is a regression model (loss ", models::to_string(model.loss), "), the targets are classes");
+    }
     if (outputs != values) refuse("it returns ", outputs, " values per sample, the targets have ", values);
   } else {
     if (!set.classification()) {
-      refuse(
-          "it is a classifier (loss cross_entropy), the targets are regression values; use linear_regression, or a "
-          "spec with ",
-          "\"loss\": \"mse\"");
+      refuse("it is a classifier (loss ", models::to_string(model.loss),
+             "), the targets are regression values; use linear_regression, or a "
+             "spec with ",
+             "\"loss\": \"mse\"");
     }
     if (outputs < set.class_count()) refuse("it returns ", outputs, " classes, the data has ", set.class_count());
   }
@@ -209,9 +316,11 @@ void adapt(data::Dataset& set, const store::Bundle& bundle) {
   set.classes = bundle.classes;
 }
 
-Evaluator::Evaluator(models::Model& model, const CompileOptions& options, int64_t batch_size, TestViews views)
-    : state_(new State{model, batch_size, options.compute,
-                       compile(State::EvaluationStep{with_views(model, views)}, options)}) {}
+Evaluator::Evaluator(models::Model& model, const CompileOptions& options, int64_t batch_size, TestViews views,
+                     Keep keep)
+    : state_(new State{model, batch_size, options.compute, keep,
+                       compile(State::EvaluationStep{with_views(model, views)}, options),
+                       compile(State::AnsweringStep{with_views(model, views)}, options)}) {}
 Evaluator::~Evaluator() = default;
 
 Evaluation Evaluator::run(const data::Dataset& set, const std::function<bool(int64_t, int64_t)>& poll,
@@ -225,9 +334,11 @@ Evaluation Evaluator::run(const data::Dataset& set, const std::function<bool(int
   return run(*feed, what, poll, options.ranks);
 }
 
+const Answers& Evaluator::answers() const { return state_->answers; }
+
 std::shared_ptr<const Plan> Evaluator::plan(const Type& x, const Type& y) {
   const nn::Evaluating evaluating(*state_->model.net);
-  return state_->step.plan(x, y);
+  return state_->keep == Keep::answers ? state_->answering.plan(x, y) : state_->step.plan(x, y);
 }
 
 Evaluation Evaluator::run(data::Feed& feed, const std::string& what, const std::function<bool(int64_t, int64_t)>& poll,
@@ -237,13 +348,15 @@ Evaluation Evaluator::run(data::Feed& feed, const std::string& what, const std::
   Evaluation e;
   double right_sum = 0;
   BatchFigures figures(feed.batches_per_epoch(), ranks);
+  BatchAnswers answers(ranks);
   feed.start(0);
   while (const data::FeedBatch* b = feed.next()) {
     if (b->inputs.shape()[0] == 0) {  // all were left out
       figures.add({});
+      answers.add({}, {});
       continue;
     }
-    const auto [loss, right] = state_->step(b->inputs, b->targets);
+    const auto [loss, right] = state_->run(*b, answers);
     const auto batch_loss = static_cast<double>(loss.item<float>());
     if (!std::isfinite(batch_loss)) {
       const std::string sample = first_nonfinite(feed, *b);
@@ -266,6 +379,7 @@ Evaluation Evaluator::run(data::Feed& feed, const std::string& what, const std::
     e.count = static_cast<int64_t>(all[2]);
   }
   if (e.count == 0) fail(ErrorKind::data, what, "nothing to evaluate: no sample can be read");
+  if (state_->keep == Keep::answers) state_->answers = answers.of_all();
   e.loss /= static_cast<double>(e.count);
   const double right_mean = right_sum / static_cast<double>(e.count);
   if (state_->model.own.metric) e.metric = right_mean;
@@ -275,16 +389,17 @@ Evaluation Evaluator::run(data::Feed& feed, const std::string& what, const std::
 }
 
 EvaluationBeside evaluation_beside(models::Model& model, const CompileOptions& options, TestViews views,
-                                   const StepBeside& step, int64_t test_count, const TestTypes& types) {
+                                   const StepBeside& step, int64_t test_count, const TestTypes& types,
+                                   Evaluator::Keep keep) {
   int64_t batch = std::min(kEvaluationBatch, std::max<int64_t>(test_count, 1));
   if (batch > step.samples) {
     // Fixed kernels, since measuring those of a batch that is too large takes its memory and seconds of time.
     CompileOptions fixed = options;
     fixed.deterministic = true;
     const auto [x, y] = types(batch);
-    if (Evaluator(model, fixed, batch, views).plan(x, y)->arena_bytes() > step.arena_bytes) batch = step.samples;
+    if (Evaluator(model, fixed, batch, views, keep).plan(x, y)->arena_bytes() > step.arena_bytes) batch = step.samples;
   }
-  EvaluationBeside e{.evaluator = std::make_unique<Evaluator>(model, options, batch, views),
+  EvaluationBeside e{.evaluator = std::make_unique<Evaluator>(model, options, batch, views, keep),
                      .batch = batch,
                      .inputs = {},
                      .targets = {},

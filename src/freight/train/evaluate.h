@@ -24,6 +24,14 @@ struct Evaluation {
   std::optional<double> metric = {};  // mean over them of the model's own metric, which takes the place of top1
 };
 
+// The answers of a model to the samples of an evaluation, in their order, and what they should be.
+struct Answers {
+  Array outputs;  // f32 (N, K): probabilities of classes, or values
+  Array targets;  // i64 (N), or f32 (N) or (N, K)
+
+  int64_t count() const { return outputs.defined() ? outputs.shape()[0] : 0; }
+};
+
 // Throws Error(usage) where the set is not what the model takes: samples of another shape, values for a model that
 // tells classes or the other way round, more classes or another number of values than the model gives.
 void need_fit(const models::Model& model, const data::Dataset& set);
@@ -52,7 +60,9 @@ data::Share share_of_batches(job::Ranks* ranks);
 class Evaluator {
  public:
   // Throws Error(usage) for views of a model that does not take images (C, H, W).
-  Evaluator(models::Model& model, const CompileOptions& options, int64_t batch_size, TestViews views = TestViews::one);
+  enum class Keep { figures, answers };  // of a run; those of a language model cannot be kept
+  Evaluator(models::Model& model, const CompileOptions& options, int64_t batch_size, TestViews views = TestViews::one,
+            Keep keep = Keep::figures);
   ~Evaluator();
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
@@ -66,6 +76,8 @@ class Evaluator {
   // The same over all samples of a set.
   Evaluation run(const data::Dataset& set, const std::function<bool(int64_t done, int64_t total)>& poll = {},
                  const EvaluationOptions& options = {});
+  // The answers of the last run, of all ranks' batches in their order; none unless they are kept.
+  const Answers& answers() const;
   // The plan for batches of these types; runs nothing.
   std::shared_ptr<const Plan> plan(const Type& x, const Type& y);
 
@@ -91,6 +103,7 @@ struct StepBeside {
 // In batches of kEvaluationBatch, or of all there are; where these would need a larger arena than the training step
 // does, of as many samples as that runs at once.
 EvaluationBeside evaluation_beside(models::Model& model, const CompileOptions& options, TestViews views,
-                                   const StepBeside& step, int64_t test_count, const TestTypes& types);
+                                   const StepBeside& step, int64_t test_count, const TestTypes& types,
+                                   Evaluator::Keep keep = Evaluator::Keep::figures);
 
 }  // namespace freight::train

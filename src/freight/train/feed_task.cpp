@@ -17,6 +17,7 @@ class FeedTask : public Task {
            ": set both functions of Feeds");
     }
     model_ = *own.model;
+    set_loss(model_, c_);
     refuse_flags();
     look_at(train_feed({}), "train", first_train_);
     look_at(test_feed(c_.batch_size, {}), "test", first_test_);
@@ -25,7 +26,7 @@ class FeedTask : public Task {
   models::Model make_model() const override { return model_; }
   store::Preprocessing preprocessing() const override { return {.input = model_.input.shape, .mean = {}, .std = {}}; }
   std::vector<std::string> classes() const override {
-    const bool numbered = feeds_.classes.empty() && model_.loss == models::Loss::cross_entropy;
+    const bool numbered = feeds_.classes.empty() && !models::regresses(model_.loss);
     return numbered ? data::numbered_classes(model_.classes()) : feeds_.classes;
   }
 
@@ -80,7 +81,10 @@ class FeedTask : public Task {
   // What changes samples of a data set has none to change here.
   void refuse_flags() const {
     const std::string why = cat("is for datasets: ", feeds_.name, " makes its batches itself");
-    refuse_given({{"--num-classes", c_.num_classes > 0}, {"--val-split", c_.val_split >= 0}}, why);
+    refuse_given({{"--num-classes", c_.num_classes > 0},
+                  {"--val-split", c_.val_split >= 0},
+                  {"--sample-by", c_.sample_by != Config().sample_by}},
+                 why);
     refuse_given(image_flags(c_), why);
   }
 

@@ -38,8 +38,24 @@ Loop::Loop(NetRun& run, RunRecorder& record, Observer& observer)
 
 void Loop::run() {
   if (complete()) result_.ended = Ended::nothing_left;
+  if (unfinished() && !compute_features()) stopped();
   while (unfinished()) run_epoch();
+  if (result_.ended == Ended::complete && run_.stops_early(place_)) result_.ended = Ended::early;
   store();
+}
+
+// Computes what frozen layers make of the samples, where that is kept; false where a signal or the observer stops it.
+bool Loop::compute_features() {
+  if (!run_.features) return true;
+  const auto began = Clock::now();
+  const bool done = run_.features->fill([&](int64_t samples, int64_t all) {
+    const AfterStep asked =
+        observer_.on_comparison(cat("frozen layers  ", with_commas(samples), "/", with_commas(all)));
+    asked_.stop = asked_.stop || asked.stop;
+    return !stop_asked();
+  });
+  place_.train_seconds += seconds_since(began);
+  return done;
 }
 
 // Ranks stop together, at the step after which all know of it.
@@ -206,7 +222,7 @@ void Loop::close_epoch() {
     e.test = evaluate();
   }
   if (e.test) {
-    e.best = place_.improves(*e.test, run_.net->model.own.higher_is_better);
+    judge(e);
     record_.tested(e.train, *e.test);
   }
   gather_left_out();
@@ -224,20 +240,43 @@ void Loop::close_epoch() {
   observer_.on_epoch(e);
 }
 
-// Returns nothing where a signal stops it: the figures of a part of the set would be no result.
+// Compares the evaluation with those before: the best, the patience of early stopping, and the plateau schedule.
+void Loop::judge(EpochReport& e) {
+  const Config& c = run_.config;
+  const double score = run_.score(*e.test);
+  e.best = place_.improves(score);
+  if (e.best) {
+    place_.best_step = place_.step;
+    place_.best_epoch = place_.epoch;
+    place_.best_test = *e.test;
+  }
+  place_.count(score, c.min_improvement);
+  if (c.lr_scheduler != "plateau" || place_.plateau < c.lr_patience) return;
+  place_.plateau = 0;
+  place_.lr_factor *= c.lr_gamma;
+  record_.note(cat("the learning rate is scaled by ", place_.lr_factor, " from here on: ", c.lr_patience,
+                   " evaluations without improvement"));
+}
+
 std::optional<Evaluation> Loop::evaluate() {
+  const std::optional<Evaluation> e = run_.net->with_averages([&] { return measure(*run_.net->evaluation.evaluator); });
+  if (e) place_.test = result_.test = *e;
+  return e;
+}
+
+// Returns nothing where a signal stops it: the figures of a part of the set would be no result.
+std::optional<Evaluation> Loop::measure(Evaluator& evaluator) {
   const auto feed = run_.task->test_feed(run_.net->evaluation.batch, share_of_batches(run_.ranks));
   const auto poll = [&](int64_t done, int64_t all) {
     observer_.on_evaluation_progress(done, all);
     return !signals::stop_requested();
   };
-  const Evaluation e = run_.net->with_averages(
-      [&] { return run_.net->evaluation.evaluator->run(*feed, cat(run_.config.data, ", test"), poll, run_.ranks); });
+  Evaluation e = evaluator.run(*feed, cat(run_.config.data, ", test"), poll, run_.ranks);
   if (run_.ranks ? stop_asked() : signals::stop_requested()) {
     stopped();
     return std::nullopt;
   }
-  place_.test = result_.test = e;
+  run_.add_figures(e, evaluator.answers());
   return e;
 }
 
@@ -289,9 +328,45 @@ void Loop::store() {
     logging::warn(line);
   }
   record_.settle();
-  result_.model_path = run_.net->with_averages([&] { return record_.store_model(place_); });
+  const bool best = take_best();
+  RunPosition stored = place_;
+  if (best) {
+    stored.step = place_.best_step;
+    stored.test = place_.best_test;
+  }
+  if (run_.stores_best()) {
+    result_.best_epoch = place_.best_epoch;
+    result_.best_by = run_.judged_by();
+  }
+  const auto decide_and_store = [&] {
+    if (!result_.interrupted() && run_.decides()) {
+      run_.decide([&](Evaluator& evaluator) { return measure(evaluator); }, stored.test, result_.decisions);
+    }
+    for (const std::string& line : result_.decisions) record_.note(line);
+    return record_.store_model(stored);
+  };
+  result_.model_path = best ? decide_and_store() : run_.net->with_averages(decide_and_store);
+  result_.test = stored.test;
+  result_.metric_name = run_.metric_name();
   result_.bad_samples = run_.left_out.samples();
   result_.total_seconds = seconds_since(run_.began);
+}
+
+// Gives the net the weights of the best epoch, where those are to be stored and the newest are others. Averages are no
+// part of it from here on: what was saved has them in the weights' place.
+bool Loop::take_best() {
+  if (!run_.stores_best() || place_.best_step == 0 || place_.best_step == place_.step) return false;
+  models::Model& model = run_.net->model;
+  if (run_.records()) {
+    const std::string path = run_.best_model(place_.best_step);
+    if (path.empty()) {
+      fail(ErrorKind::checkpoint, run_.config.output_dir, "the weights of the best epoch, checkpoints/step-",
+           place_.best_step, ", are gone; the newest are in ", run_.config.output_dir, "/last");
+    }
+    store::load_weights(model, path);
+  }
+  if (run_.ranks) run_.ranks->broadcast(model.net->state_dict());
+  return true;
 }
 
 void Loop::checkpoint(bool best) {

@@ -40,11 +40,12 @@ class Loop {
     double step_seconds() const;
   };
 
-  bool complete() const { return place_.step >= run_.length.steps && place_.closed; }
+  bool complete() const { return (place_.step >= run_.length.steps && place_.closed) || run_.stops_early(place_); }
   bool unfinished() const { return place_.epoch <= run_.length.epochs && !complete() && !result_.interrupted(); }
   bool stop_asked() const;
   bool save_asked();
   void stopped();
+  bool compute_features();
   void run_epoch();
   void begin_epoch();
   int64_t next_pause() const;
@@ -55,6 +56,9 @@ class Loop {
   StepReport report() const;
   void close_epoch();
   std::optional<Evaluation> evaluate();
+  std::optional<Evaluation> measure(Evaluator& evaluator);
+  void judge(EpochReport& e);
+  bool take_best();
   void store();
   void checkpoint(bool best = false);
   void need_finite();

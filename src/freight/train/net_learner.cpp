@@ -1,6 +1,7 @@
 // Nets as a learner: a Config becomes data, a net, its compiled step and the plan of it; and stored nets are measured.
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "freight/backend/backend.h"
 #include "freight/base/cpu_info.h"
@@ -16,16 +17,19 @@
 #include "freight/io/file.h"
 #include "freight/io/metrics.h"
 #include "freight/io/weights_file.h"
+#include "freight/job/signals.h"
 #include "freight/job/state_shares.h"
 #include "freight/models/loss.h"
 #include "freight/models/summary.h"
 #include "freight/run/plan.h"
 #include "freight/store/precision.h"
+#include "freight/store/weights_source.h"
 #include "freight/trace/device.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/diverged.h"
 #include "freight/train/learner.h"
 #include "freight/train/loop_internal.h"
+#include "freight/train/net_evaluation_internal.h"
 #include "freight/train/text.h"
 #include "freight/train/whiten.h"
 
@@ -131,9 +135,8 @@ void refuse_too_large(const NetTraining& net, double device_memory) {
 
 // The preprocessing of the network whose weights the run starts from. A run that goes on has it in its checkpoint; the
 // first rank, which alone needs the file, gives it to the others.
-std::optional<store::Preprocessing> pretrained_preprocessing(const NetRun& p) {
-  const std::string& path = p.config.weights;
-  if (path.empty()) return std::nullopt;
+std::optional<store::Preprocessing> pretrained_preprocessing(const NetRun& p, const std::string& path) {
+  if (p.config.weights.empty()) return std::nullopt;
   const bool reads = !p.ranks || p.ranks->first();
   io::SafeTensors file;
   if (reads) file = p.start.checkpoint ? *p.start.checkpoint->model : io::load_weights_file(path);
@@ -150,18 +153,36 @@ std::optional<store::Preprocessing> pretrained_preprocessing(const NetRun& p) {
       file.tensors.emplace_back(store::kTokenizer, Array::of<uint8_t>(values, {static_cast<int64_t>(values.size())}));
     }
   }
-  return store::preprocessing_in(file, path);
+  return store::preprocessing_in(file, p.config.weights);
+}
+
+// The local file of --weights, which may name a source of published weights; "" where this process needs none.
+std::string weights_file(const NetRun& p) {
+  const bool reads = !p.config.weights.empty() && !p.start.checkpoint && (!p.ranks || p.ranks->first());
+  return reads ? store::weights_path(p.config.weights, {.fetch = {.cancelled = signals::stop_requested}})
+               : std::string();
 }
 
 // Sets the weights that a new run starts from: those of a file, or drawn ones, of which a layer may come from the data.
-void set_weights(NetRun& p, const Own& own) {
+void set_weights(NetRun& p, const Own& own, const std::string& file) {
   if (!p.net->frozen.empty()) p.notes.push_back(p.net->frozen);
   if (p.start.checkpoint || !p.records()) return;
   if (p.config.weights.empty()) return whiten(p.net->model, *p.task);
   using finetune::FileMayHaveMore;
   const FileMayHaveMore more = own.model || is_spec_file(p.config.model) ? FileMayHaveMore::yes : FileMayHaveMore::no;
-  p.notes.push_back(
-      finetune::load_pretrained(p.net->model, p.config.weights, p.task->preprocessing().tokenizer.get(), more).line);
+  p.notes.push_back(finetune::load_pretrained(p.net->model, file, p.task->preprocessing().tokenizer.get(), more).line);
+}
+
+// Has frozen layers computed once, where that applies.
+void keep_features(NetRun& p, const CompileOptions& compile) {
+  std::string note;
+  p.task = FeatureTask::around(
+      std::move(p.task), {.config = p.config, .model = p.net->model, .several_devices = p.ranks != nullptr}, note);
+  if (!note.empty()) p.notes.push_back(note);
+  p.features = dynamic_cast<FeatureTask*>(p.task.get());
+  if (!p.features) return;
+  p.features->plan(compile);
+  p.net->train_rest(p.features->rest(), p.features->rest_in_evaluation());
 }
 
 void need_same_data(const NetRun& p) {
@@ -311,11 +332,16 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   const data::Source source = std::move(options.source);
   begin(p, completed(config, own), std::move(options));
   Config& c = p.config;
-  need_flags_of({.kind = FlagKind::network, .name = "a network"}, c, flag_is_given);
+  need_flags_of(
+      {.kind = FlagKind::network,
+       .name = "a network",
+       .flags = {"--metric", "--early-stop", "--min-improvement", "--class-weight", "--threshold", "--calibration"}},
+      c, flag_is_given);
   const store::ComputeType compute = store::compute_type(c.precision, c.backend);
   p.precision_note = compute.note;
   seed(static_cast<uint64_t>(c.seed));
-  own.pretrained = pretrained_preprocessing(p);
+  const std::string weights = weights_file(p);
+  own.pretrained = pretrained_preprocessing(p, weights);
   read_data(p, source, own);
   const CompileOptions compile = compile_options(c, compute);
   p.sharding = sharding_of(c, p.ranks);
@@ -328,8 +354,10 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   if (own.model) check_own_net(p);
   if (p.ranks && p.ranks->shares_states()) share_states(p);
   if (refuse) refuse_too_large(*p.net, device_memory);
-  set_weights(p, own);
+  set_weights(p, own, weights);
+  keep_features(p, compile);
   p.class_names = named_outputs(p.task->classes(), p.net->model);
+  settle_evaluation(p);
   p.fingerprint = p.task->fingerprint();
   need_same_data(p);
   p.feed = p.task->train_feed(p.sharding.shards > 0 ? p.sharding.deal().pieces() : data::Share{});
@@ -343,6 +371,21 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   plan_evaluation(p);
   p.random_numbers = rng_state().array().clone();
   return prepared;
+}
+
+// Adds the metrics of the answers with their intervals, and what depends on the threshold.
+void add_scores(Measurement& out, const store::Bundle& bundle, const Answers& answers,
+                const std::function<void(const std::string&)>& note) {
+  const bool one_value = !models::regresses(bundle.model.loss) || bundle.model.classes() == 1;
+  if (answers.count() == 0 || !one_value) return;
+  const metrics::ScoreOptions options{.threshold = bundle.threshold,
+                                      .first = metrics::read_metric(bundle.provenance).value_or(metrics::Metric())};
+  out.scores = metrics::scores_of(answers.outputs, answers.targets, options);
+  for (const std::string& line : metrics::notes_on_scores(answers.outputs, answers.targets, options)) note(line);
+  if (!bundle.threshold) return;
+  const auto accuracy =
+      metrics::score_of({.name = "accuracy", .higher = true}, answers.outputs, answers.targets, bundle.threshold);
+  if (accuracy) out.figures.top1 = 100 * *accuracy;
 }
 
 // Where a stored net of texts or of samples is measured.
@@ -374,7 +417,9 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
                                   .deterministic = r.deterministic,
                                   .compute = compute.dtype,
                                   .tf32 = compute.tf32};
-  Evaluator evaluator(bundle.model, compile, r.batch_size, views);
+  const bool answers = !bundle.model.language_model();
+  Evaluator evaluator(bundle.model, compile, r.batch_size, views,
+                      answers ? Evaluator::Keep::answers : Evaluator::Keep::figures);
   const bool text = bundle.preprocessing.text();
   const Measured measured =
       load_to_measure(on, out.data, load, text, r.val_split ? Division::divide : Division::as_fits);
@@ -390,6 +435,7 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
     if (r.ranks) r.ranks->need_equal("data", cat(out.data, " ", data::fingerprint(part)));
     const auto feed = data::share_of(evaluation_feed(set, part, bundle, r.batch_size), share_of_batches(r.ranks));
     out.figures = evaluator.run(*feed, cat(out.data, ", ", r.split), r.poll, r.ranks);
+    add_scores(out, bundle, evaluator.answers(), note);
     return out;
   }
   data::Dataset set = r.split == "train" ? measured.samples.train : measured.samples.test;
@@ -403,6 +449,7 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
     if (!odd.empty()) r.warn(cat(out.data, ": ", odd));
   }
   out.figures = evaluator.run(set, r.poll, {.workers = static_cast<int>(r.workers), .bad = bad, .ranks = r.ranks});
+  add_scores(out, bundle, evaluator.answers(), note);
   return out;
 }
 
@@ -472,8 +519,14 @@ void NetRun::restore() {
   if (const std::string at = train::first_nonfinite(states); !at.empty()) {
     fail(ErrorKind::checkpoint, from.dir, at, ": training cannot continue from there; use an earlier checkpoint");
   }
-  const RunPosition& place = from.place;
-  const bool complete = place.step >= length.steps && place.closed;
+  RunPosition& place = from.place;
+  if (stores_best() && place.best_step > 0 && best_model(place.best_step).empty()) {
+    notes.push_back(cat("the weights of the best epoch, step ", place.best_step, ", are not in ", run_of(from),
+                        ": the best is looked for from here on"));
+    place.best_score = -std::numeric_limits<double>::infinity();
+    place.best_step = place.best_epoch = 0;
+  }
+  const bool complete = (place.step >= length.steps && place.closed) || stops_early(place);
   notes.push_back(complete ? cat("the run is complete: ", place.step, " steps were done in ", from.dir)
                            : cat("resumed from ", from.dir, ": weights, optimizer, random numbers; step ", place.step,
                                  ", epoch ", place.epoch,
@@ -493,7 +546,8 @@ RunSummary NetRun::summary() const {
   s.example = task->example();
   s.sample_set = task->sample_set();
   if (task->test_apart()) s.held_out = "val";
-  s.validates = task->validates();
+  // Samples that decide when training ends, or what is stored, are no test set.
+  s.validates = task->validates() || stores_best() || decides();
   s.batch_size = config.batch_size;
   s.grad_accum = config.grad_accum;
   s.devices = ranks ? ranks->world() : 1;
@@ -501,6 +555,7 @@ RunSummary NetRun::summary() const {
   s.shards = config.shards;
   s.epochs = length.epochs;
   s.steps = length.steps;
+  s.metric_name = metric_name();
   s.flops_per_step = plan.flops;
   s.planned_bytes = planned_bytes > 0 ? planned_bytes : plan.arena_bytes;
   s.has_plans = true;
@@ -521,10 +576,17 @@ std::string NetRun::description() const {
 }
 
 store::Bundle NetRun::bundle(const RunPosition& place) const {
-  return {net->model, task->preprocessing(), class_names, provenance(config, fingerprint, place.step, place.test)};
+  store::Bundle b{net->model, task->preprocessing(), class_names,
+                  provenance(config, fingerprint, place.step, place.test)};
+  b.threshold = threshold;
+  if (metric) metrics::write_metric(*metric, b.provenance);
+  return b;
 }
 
-std::string NetRun::metric_name() const { return net->model.own.metric ? net->model.own.metric_name : std::string(); }
+std::string NetRun::metric_name() const {
+  if (metric) return metric->name;
+  return net->model.own.metric ? net->model.own.metric_name : std::string();
+}
 
 std::string NetRun::compute() const { return net->compile.tf32 ? "tf32" : to_string(net->compile.compute); }
 

@@ -32,15 +32,16 @@ void NetTraining::plan_step(const std::pair<Type, Type>& batch_types, const Comp
   if (config.model_ema > 0 && !averages) {
     averages = std::make_unique<optim::EMA>(*model.net, optim::EMAOptions{.decay = config.model_ema});
   }
-  model.net->train();
+  stepped_->net->train();
   const job::Sharding sharding = sharding_of(config, ranks);
-  step = std::make_unique<TrainStep>(model, *optimizer, averages.get(),
-                                     StepOptions{.label_smoothing = config.label_smoothing,
-                                                 .parts = sharding.shards > 0 ? 1 : config.grad_accum,
-                                                 .data = data,
-                                                 .sharding = sharding,
-                                                 .shares = shares.get()},
-                                     compile);
+  step = std::make_unique<TrainStep>(
+      *stepped_, *optimizer, averages.get(),
+      StepOptions{.loss = {.label_smoothing = config.label_smoothing, .class_weights = class_weights},
+                  .parts = sharding.shards > 0 ? 1 : config.grad_accum,
+                  .data = data,
+                  .sharding = sharding,
+                  .shares = shares.get()},
+      compile);
 }
 
 void NetTraining::plan_evaluation(int64_t test_count, const TestTypes& types) {
@@ -54,7 +55,20 @@ void NetTraining::plan_evaluation(int64_t test_count, const TestTypes& types) {
   const std::shared_ptr<const Plan> shard = step->largest_shard(inputs, targets);
   const size_t arena = shard ? shard->arena_bytes() : arena_bytes(step->plans(inputs, targets));
   const StepBeside beside{.samples = step->part_of(config.batch_size), .arena_bytes = arena};
-  evaluation = evaluation_beside(model, unlimited, views, beside, test_count, types);
+  evaluation = evaluation_beside(*evaluated_, unlimited, views, beside, test_count, types, keep);
+}
+
+std::unique_ptr<Evaluator> NetTraining::make_evaluator() {
+  TestViews views = TestViews::one;
+  parse_test_views(config.tta, views);
+  CompileOptions unlimited = compile;
+  unlimited.limit = {};
+  return std::make_unique<Evaluator>(*evaluated_, unlimited, evaluation.batch, views, keep);
+}
+
+void NetTraining::train_rest(const models::Model& rest, models::Model& in_evaluation) {
+  stepped_ = &rest;
+  evaluated_ = &in_evaluation;
 }
 
 Planned NetTraining::planned() const {

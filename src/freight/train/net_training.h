@@ -57,6 +57,11 @@ struct NetTraining {
                  const DeviceData* data = nullptr, job::Ranks* ranks = nullptr);
   // Plans the evaluation of a test set of so many samples, whose batches have these types, in memory beside the step's.
   void plan_evaluation(int64_t test_count, const TestTypes& types);
+  // Another evaluator like that of the evaluation, for a network that has changed otherwise than by its weights.
+  std::unique_ptr<Evaluator> make_evaluator();
+  // The rest of the model, which takes features, is what is trained and evaluated from here on (FeatureTask); both must
+  // outlive it. Before plan_step.
+  void train_rest(const models::Model& rest, models::Model& in_evaluation);
   // The counts and bytes of the data are left 0.
   Planned planned() const;
 
@@ -96,6 +101,8 @@ struct NetTraining {
   }
 
   const Config& config;
+  Array class_weights;                              // LossOptions::class_weights; to be set before the step is planned
+  Evaluator::Keep keep = Evaluator::Keep::figures;  // of evaluations; the same
   models::Model model;
   std::string frozen;  // says what of the model is not trained; "" where all is
   std::unique_ptr<optim::Optimizer> optimizer;
@@ -105,6 +112,10 @@ struct NetTraining {
   CompileOptions compile;
   std::unique_ptr<TrainStep> step;
   EvaluationBeside evaluation;
+
+ private:
+  const models::Model* stepped_ = &model;
+  models::Model* evaluated_ = &model;
 };
 
 }  // namespace freight::train

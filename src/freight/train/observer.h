@@ -34,6 +34,7 @@ struct RunSummary {
   std::string held_out = "test";
   bool validates = false;  // a network's epochs are evaluated on a validation set: held out of training data, or `val`
   std::string measured = "test";  // what the figures of the stored model are of: "val" where fitting used these rows
+  std::string metric_name;        // of a network's evaluations, besides loss and top1; "" where there is none
   std::string unit;               // of samples: "img", "sample", "doc", "tok"
   std::string example;            // an argument of `freight predict` for this model, quoted; "" where none is known
   std::string sample_set;         // what `freight data sample` has to write before the example is there; or ""
@@ -64,6 +65,7 @@ struct EpochReport {
 // kind (base/error.h) is the exit code of the command: diverged, capacity, checkpoint, data, ...
 enum class Ended {
   complete,      // all steps are done
+  early,         // the validation figure did not improve for as long as --early-stop says
   nothing_left,  // all steps were done before: the run was complete
   by_observer,   // stopped by on_step, and can be resumed
   by_signal,     // stopped by SIGINT or SIGTERM, where signals::install() was called, and can be resumed
@@ -88,8 +90,12 @@ struct Result {
   double samples_per_second = 0;
   int64_t parameters = 0;
   std::string model_path, output_dir;
-  std::vector<data::BadSample> bad_samples;        // left out
-  std::string metric_name;                         // of test.metric
+  std::vector<data::BadSample> bad_samples;  // left out
+  std::string metric_name;                   // of test.metric
+  // The epoch whose weights are stored, and the figure by which it is the best; 0: those of the last step are.
+  int64_t best_epoch = 0;
+  std::string best_by = {};
+  std::vector<std::string> decisions = {};         // lines on what the validation set decided: threshold, temperature
   std::optional<Comparison> comparison = {};       // where models or settings were compared
   std::optional<job::StepTimeline> timeline = {};  // of a run by several ranks
   Ended ended = Ended::complete;

@@ -45,8 +45,9 @@ struct PartGradients {
     for (const Statistic& s : *statistics) before.push_back(s.running.value());
     const models::Model& model = *trained->model;
     const trace::SharedStatistics over_all(shared_statistics);
-    const models::Scored scored =
-        models::score(model, x, y, {.label_smoothing = trained->label_smoothing, .reduction = Reduction::sum});
+    models::LossOptions summed_loss = trained->loss;
+    summed_loss.reduction = Reduction::sum;
+    const models::Scored scored = models::score(model, x, y, summed_loss);
     const auto full = static_cast<double>(batch_size * (tokens ? y.dim(1) : 1));
     const Tensor loss = scored.loss * (1.0 / full);
     const std::vector<Tensor> found = gradients_of(loss, *trained->optimizer, trained->scale);

@@ -12,7 +12,7 @@
 #include "freight/data/feed.h"
 #include "freight/job/parts.h"
 #include "freight/job/step_timeline.h"
-#include "freight/models/models.h"
+#include "freight/models/loss.h"
 #include "freight/optim/ema.h"
 #include "freight/optim/loss_scale.h"
 #include "freight/optim/optimizer.h"
@@ -32,7 +32,7 @@ class PartStep {
     optim::Optimizer* optimizer;
     optim::EMA* ema;
     const optim::LossScale* scale;
-    double label_smoothing;
+    models::LossOptions loss;
     const job::StateShares* shares = nullptr;  // null: the optimizer keeps all its states here
   };
   PartStep(const Trained& trained, const job::Sharding& sharding, const CompileOptions& compile);

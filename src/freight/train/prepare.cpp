@@ -2,6 +2,7 @@
 #include "freight/train/prepare.h"
 
 #include "freight/base/error.h"
+#include "freight/train/class_weights.h"
 #include "freight/train/learner.h"
 #include "freight/train/record_internal.h"
 
@@ -10,6 +11,7 @@ namespace freight::train {
 void begin(Prepared& run, const Config& config, PrepareOptions options) {
   validate(config);
   run.config = config;
+  settle_class_weight(run.config);
   run.ranks = options.ranks;
   run.recorded = options.recorded;
   if (run.records()) run.start = start_point(run.config, std::move(options.found));

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "freight/job/ranks.h"
+#include "freight/metrics/scores.h"
 #include "freight/train/device_data.h"
+#include "freight/train/feature_task.h"
 #include "freight/train/net_training.h"
 #include "freight/train/prepare.h"
 #include "freight/train/rank_shares.h"
@@ -108,6 +110,24 @@ struct NetRun : Prepared {
   std::string compute() const override;
   std::string metric_name() const override;
   bool within_epoch() const override;
+  // The score by which evaluations are compared (RunPosition): of the metric; with early stopping or the plateau
+  // schedule of the loss; else the usual one.
+  double score(const Evaluation& e) const;
+  std::string judged_by() const;  // the figure behind the score: "auc", "loss", "top1"
+  // Adds the metric of the answers that the evaluation has kept, and what depends on the threshold.
+  void add_figures(Evaluation& e, const Answers& answers) const;
+  // The path of the weights that were saved at this step, in this run or the one that it goes on from; "": none.
+  std::string best_model(int64_t step) const;
+  // True where the validation set decides something about the trained network.
+  bool decides() const;
+  // Decides it: `measure` evaluates the network as it is, and returns nothing where it is stopped. `test` becomes the
+  // evaluation of the network with what was decided, `said` a line about each decision. False where it was stopped.
+  using Measure = std::function<std::optional<Evaluation>(Evaluator&)>;
+  bool decide(const Measure& measure, Evaluation& test, std::vector<std::string>& said);
+  // True where the stored model is that of the best evaluation, rather than of the last step.
+  bool stores_best() const { return config.early_stop > 0 || metric.has_value(); }
+  // True where no evaluation improved for as long as --early-stop waits.
+  bool stops_early(const RunPosition& place) const { return config.early_stop > 0 && place.stale >= config.early_stop; }
   void restore() override;
   void train(RunRecorder& record, Observer& observer) override;
   const Result& result() const override;
@@ -126,6 +146,7 @@ struct NetRun : Prepared {
   const RankShares* rank_shares() const override { return shares ? &*shares : nullptr; }
 
   std::unique_ptr<Task> task;
+  FeatureTask* features = nullptr;   // the task, where it gives features of frozen layers in place of samples
   std::unique_ptr<data::Feed> feed;  // of training
   std::unique_ptr<DeviceData> data;  // null: batches come from the feed
   int64_t block = 1;                 // steps that a device which makes its batches is given at a time
@@ -134,6 +155,8 @@ struct NetRun : Prepared {
   std::optional<RankShares> shares;
   RunLength length;
   optim::Schedule schedule = optim::Schedule::constant(0);
+  std::optional<metrics::Metric> metric;  // --metric; none: auto
+  std::optional<double> threshold;        // of two classes (store::Bundle)
   std::string precision_note;
   Array random_numbers;  // the state of the generator, which others may draw from before the run begins
   bool restored = false;
@@ -148,7 +171,7 @@ std::shared_ptr<const Learner> net_learner();
 
 // The learning rate of the run's step number `step`, from 0.
 inline double rate_of(const NetRun& run, const RunPosition& place, int64_t step) {
-  return place.lr.value_or(run.schedule.at(step));
+  return place.lr.value_or(run.schedule.at(step) * place.lr_factor);
 }
 
 }  // namespace freight::train

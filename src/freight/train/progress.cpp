@@ -52,11 +52,7 @@ std::string progress_text(const ProgressFigures& f) {
   text += cat("  ", f.loss_name, " ", figure(f.loss));
   if (f.mean_loss) text += cat(" (", figure(*f.mean_loss), ")");
   if (f.top1) text += cat("  top1 ", fixed(*f.top1, 1));
-  if (f.lr) {
-    char lr[32];
-    std::snprintf(lr, sizeof lr, "%.3g", *f.lr);
-    text += cat("  lr ", lr);
-  }
+  if (f.lr) text += cat("  lr ", significant(*f.lr, 3));
   text += cat("  ", rate(f.samples_per_s), " ", f.unit);
   if (f.data_percent) text += cat("  data ", fixed(*f.data_percent, 0), "%");
   if (f.memory_bytes) {

@@ -62,6 +62,8 @@ json json_of(const Result& r, size_t bad_samples, const std::string& metric_name
   if (r.test.count > 0) j[r.measured + "_loss"] = r.test.loss;
   if (r.test.top1) j[r.measured + "_top1"] = *r.test.top1;
   if (r.test.metric) j[cat(r.measured, "_", metric_name)] = *r.test.metric;
+  if (r.best_epoch > 0) j["best_epoch"] = r.best_epoch;
+  if (r.ended == Ended::early) j["stopped_early"] = true;
   return j;
 }
 

@@ -1,5 +1,5 @@
-// One process at a time in the directory of a run: a lock on its file .lock, which the system lifts when the process
-// ends, however it ends.
+// Ensures that one process at a time uses the directory of a run: a lock on its file .lock, which the system releases
+// when the process ends for any reason.
 #pragma once
 #include <string>
 
@@ -7,17 +7,17 @@ namespace freight::train {
 
 class RunLock {
  public:
-  // The directory must be there. Throws Error(usage) that says who holds the lock and since when, and Error(runtime)
-  // where the file cannot be made. A file system without locks is no error: there is none then.
+  // The directory must exist. Throws Error(usage) that names the process that holds the lock, with its start time, and
+  // Error(runtime) if the file cannot be created. On a file system without locks there is no lock, and no error.
   explicit RunLock(const std::string& run);
-  // Takes the file away, too.
+  // Removes the file, too.
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  // True where the file is there: held, or left by a process that was killed.
+  // True if the file exists: a process holds the lock, or was killed while it did.
   static bool file_exists(const std::string& run);
-  // True where a process holds it.
+  // True if a process holds the lock.
   static bool held(const std::string& run);
   static constexpr const char* kFile = ".lock";
 

@@ -25,10 +25,10 @@ constexpr size_t kLeastOnHost = 4096;
 
 struct Forward {
   const models::Model* model;
-  double label_smoothing;
+  models::LossOptions options;
   // (loss, number right)
   std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
-    const auto [outputs, loss] = models::score(*model, x, y, {.label_smoothing = label_smoothing});
+    const auto [outputs, loss] = models::score(*model, x, y, options);
     return {loss, right_of(*model, outputs, y)};
   }
 };
@@ -185,7 +185,7 @@ struct TrainStep::State {
 
 TrainStep::TrainStep(const models::Model& model, optim::Optimizer& optimizer, optim::EMA* ema,
                      const StepOptions& options, const CompileOptions& compile) {
-  const Forward forward{&model, options.label_smoothing};
+  const Forward forward{&model, options.loss};
   const auto named = [&](std::vector<std::string> names) {
     CompileOptions c = compile;
     c.input_names = std::move(names);
@@ -207,8 +207,7 @@ TrainStep::TrainStep(const models::Model& model, optim::Optimizer& optimizer, op
     FREIGHT_CHECK(!options.data && options.parts == 1, "a batch is divided into shards, or else into parts");
     state_->sharding = options.sharding;
     state_->sharded = std::make_unique<PartStep>(
-        PartStep::Trained{&model, &optimizer, ema, scale, options.label_smoothing, options.shares}, options.sharding,
-        compile);
+        PartStep::Trained{&model, &optimizer, ema, scale, options.loss, options.shares}, options.sharding, compile);
   }
   if (options.parts == 1) return;
   for (const Variable& p : optimizer.parameters()) state_->sums.emplace_back("gradient." + p.name(), p.type());

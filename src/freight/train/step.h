@@ -8,7 +8,7 @@
 #include "freight/data/feed.h"
 #include "freight/job/parts.h"
 #include "freight/job/step_timeline.h"
-#include "freight/models/models.h"
+#include "freight/models/loss.h"
 #include "freight/optim/ema.h"
 #include "freight/optim/loss_scale.h"
 #include "freight/optim/optimizer.h"
@@ -39,7 +39,7 @@ Array batch_rows(const Array& a, int64_t first, int64_t count);
 class DeviceData;
 
 struct StepOptions {
-  double label_smoothing = 0;
+  models::LossOptions loss = {};  // over the samples of a batch, as their mean
   int64_t parts = 1;
   const DeviceData* data = nullptr;          // makes the batches of enqueue(); needs a whole batch, in one part
   optim::LossScaleOptions loss_scale = {};   // where the step computes in f16

@@ -115,10 +115,13 @@ class SampleTask : public Task {
       model = models::create(c_.model,
                              {.classes = c_.num_classes > 0 ? c_.num_classes : usual, .input = set.sample_shape()});
     }
+    set_loss(model, c_);
     need_fit(model, set);
-    refuse_given({{"--label-smoothing", model.loss == models::Loss::mse && c_.label_smoothing > 0}},
+    refuse_given({{"--label-smoothing", models::regresses(model.loss) && c_.label_smoothing > 0}},
                  cat("needs class labels; the targets of ", c_.data, " are values"));
     check_mix(model);
+    refuse_given({{"--sample-by", c_.sample_by == "class" && !data_.train.classification()}},
+                 cat("class needs class labels; the targets of ", c_.data, " are values"));
     return model;
   }
 
@@ -129,18 +132,31 @@ class SampleTask : public Task {
   }
   std::vector<std::string> classes() const override { return data_.train.classes; }
 
-  std::unique_ptr<data::Feed> train_feed(const data::Share& share) const override {
-    return data::loader_feed(data_.train, {.batch_size = c_.batch_size,
-                                           .shuffle = true,
-                                           .seed = static_cast<uint64_t>(c_.seed),
-                                           .drop_last = data_.train.count() >= c_.batch_size,
-                                           .workers = static_cast<int>(c_.workers),
-                                           .epochs = c_.epochs,
-                                           .augment = augment(),
-                                           .mix = mix(),
-                                           .bad = bad_,
-                                           .share = share});
+  std::optional<data::LoaderOptions> loader_options(const data::Share& share) const override {
+    return data::LoaderOptions{.batch_size = c_.batch_size,
+                               .shuffle = true,
+                               .by_class = c_.sample_by == "class",
+                               .seed = static_cast<uint64_t>(c_.seed),
+                               .drop_last = data_.train.count() >= c_.batch_size,
+                               .workers = static_cast<int>(c_.workers),
+                               .epochs = c_.epochs,
+                               .augment = augment(),
+                               .views = c_.augment_views,
+                               .mix = mix(),
+                               .bad = bad_,
+                               .share = share};
   }
+  std::unique_ptr<data::Feed> train_feed(const data::Share& share) const override {
+    return data::loader_feed(data_.train, *loader_options(share));
+  }
+  std::unique_ptr<data::Feed> ordered_feed(int64_t batch_size) const override {
+    data::LoaderOptions options = *loader_options({});
+    options.batch_size = batch_size;
+    options.shuffle = options.by_class = options.drop_last = false;
+    options.mix = {};
+    return data::loader_feed(data_.train, options);
+  }
+  bool reads_image_files() const override { return data_.train.files != nullptr; }
   std::unique_ptr<data::Feed> test_feed(int64_t batch_size, const data::Share& share) const override {
     return data::loader_feed(
         data_.test, {.batch_size = batch_size, .workers = static_cast<int>(c_.workers), .bad = bad_, .share = share});
@@ -167,6 +183,8 @@ class SampleTask : public Task {
     return {{DType::f32, x}, {data_.test.labels.dtype(), y}};
   }
 
+  ClassCounts train_classes() const override { return counted(data_.train); }
+  ClassCounts test_classes() const override { return counted(data_.test); }
   int64_t train_count() const override { return data_.train.count(); }
   int64_t test_count() const override { return data_.test.count(); }
   uint64_t fingerprint() const override { return data_.train.fingerprint(); }
@@ -198,6 +216,10 @@ class SampleTask : public Task {
   }
 
  private:
+  static ClassCounts counted(const data::Dataset& set) {
+    if (!set.classification()) return {};
+    return count_classes(set.classes, {set.labels.data<int64_t>(), static_cast<size_t>(set.labels.numel())});
+  }
   void normalize_as(const store::Preprocessing& pretrained) {
     const Shape sample = data_.train.sample_shape();
     if (sample.rank() != 3 || static_cast<int64_t>(pretrained.mean.size()) != sample[0]) return;
@@ -253,7 +275,7 @@ class SampleTask : public Task {
   data::Augment augment() const {
     return {.shift = static_cast<int>(c_.shift),
             .crop_padding = static_cast<int>(c_.crop_padding),
-            .random_crop = data_.train.files != nullptr,
+            .random_crop = data_.train.files && c_.random_crop,
             .crop = {.min_area = c_.crop_min_area},
             .flip = c_.flip,
             .color_jitter = {c_.color_jitter, c_.color_jitter, c_.color_jitter, c_.hue_jitter},
@@ -280,12 +302,26 @@ GivenFlags image_flags(const Config& c) {
           {"--val-crop-size", c.val_crop_size > 0},
           {"--val-resize-size", c.val_resize_size > 0},
           {"--flip", c.flip},
+          {"--no-random-crop", !c.random_crop},
+          {"--augment-views", c.augment_views > 0},
           {"--shift", c.shift > 0},
           {"--crop-padding", c.crop_padding > 0},
           {"--color-jitter", c.color_jitter > 0},
           {"--hue-jitter", c.hue_jitter > 0},
           {"--rand-augment", c.rand_augment > 0},
           {"--random-erase", c.random_erase > 0}};
+}
+
+void set_loss(models::Model& model, const Config& config) {
+  if (config.loss == Config().loss) return;
+  if (model.own.loss) fail(ErrorKind::usage, "--loss", "is for networks without a loss of their own: this one has one");
+  models::Loss loss{};
+  models::parse_loss(config.loss, loss);  // validate() has refused other words
+  if (loss == model.loss) return;
+  if (model.language_model()) {
+    fail(ErrorKind::usage, "--loss", "got ", config.loss, ": language models have cross_entropy");
+  }
+  model.loss = loss;
 }
 
 void refuse_given(const GivenFlags& flags, const std::string& why) {

@@ -13,6 +13,7 @@
 #include "freight/data/source.h"
 #include "freight/data/tokens.h"
 #include "freight/store/bundle.h"
+#include "freight/train/class_weights.h"
 #include "freight/train/config.h"
 
 namespace freight::train {
@@ -31,6 +32,12 @@ class Task {
   // The share of their batches that this process reads.
   virtual std::unique_ptr<data::Feed> train_feed(const data::Share& share) const = 0;
   virtual std::unique_ptr<data::Feed> test_feed(int64_t batch_size, const data::Share& share) const = 0;
+  // How a Loader orders and batches the samples of training; nothing where no Loader does.
+  virtual std::optional<data::LoaderOptions> loader_options(const data::Share& /*share*/) const { return std::nullopt; }
+  // The samples of training in their order: epoch e has them as epoch e of training changes them. Null without a
+  // Loader.
+  virtual std::unique_ptr<data::Feed> ordered_feed(int64_t /*batch_size*/) const { return nullptr; }
+  virtual bool reads_image_files() const { return false; }
   // The images of training in their order, normalized and not augmented; null where samples are none.
   virtual std::unique_ptr<data::Feed> plain_feed() const { return nullptr; }
   // Inputs and targets of the largest full batch of training.
@@ -43,6 +50,9 @@ class Task {
     return types;
   }
 
+  // The samples of each class in either part; nothing where samples do not have a class each.
+  virtual ClassCounts train_classes() const { return {}; }
+  virtual ClassCounts test_classes() const { return {}; }
   virtual int64_t train_count() const = 0;
   virtual int64_t test_count() const = 0;
   virtual uint64_t fingerprint() const = 0;  // of the training part
@@ -96,6 +106,9 @@ using GivenFlags = std::vector<std::pair<const char*, bool>>;
 void refuse_given(const GivenFlags& flags, const std::string& why);
 // Those that say what becomes of the samples of a set of images or arrays.
 GivenFlags image_flags(const Config& config);
+
+// Gives a model the loss that the configuration names. Throws Error(usage) for one that does not fit what it returns.
+void set_loss(models::Model& model, const Config& config);
 
 // `bad` hears of samples that are left out; it may be called while the task is made.
 std::unique_ptr<Task> make_task(const Config& config, const data::Source& source, const data::BadSamples& bad,

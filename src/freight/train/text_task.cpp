@@ -18,6 +18,8 @@ class TextTask : public Task {
   TextTask(const Config& config, const data::Source& source, const data::BadSamples& bad, const Own& own)
       : c_(config), text_(source.load_text(load_options(config, bad))) {
     refuse_image_flags();
+    refuse_given({{"--sample-by", c_.sample_by == "class" && text_.corpus()}},
+                 cat("class needs class labels: ", c_.data, " is a corpus"));
     if (c_.model.empty()) {
       fail(ErrorKind::usage, "--model", "is missing: ", c_.data,
            text_.corpus() ? " is a corpus" : " contains documents",
@@ -45,6 +47,7 @@ class TextTask : public Task {
                                               .bidirectional = c_.bidirectional,
                                               .dropout = c_.dropout});
     model_.input.shape = preprocessing_.input;
+    set_loss(model_, c_);
     check(model_);
     // A net whose weights depend on the length has one length.
     std::vector<int64_t> lengths =
@@ -61,11 +64,13 @@ class TextTask : public Task {
   std::vector<std::string> classes() const override { return text_.classes; }
 
   std::unique_ptr<data::Feed> train_feed(const data::Share& share) const override {
-    return data::share_of(
-        text_feed(
-            train_, preprocessing_, text_.corpus(),
-            {.batch_size = c_.batch_size, .shuffle = true, .seed = static_cast<uint64_t>(c_.seed), .drop_last = true}),
-        share);
+    return data::share_of(text_feed(train_, preprocessing_, text_.corpus(),
+                                    {.batch_size = c_.batch_size,
+                                     .shuffle = true,
+                                     .by_class = c_.sample_by == "class",
+                                     .seed = static_cast<uint64_t>(c_.seed),
+                                     .drop_last = true}),
+                          share);
   }
   std::unique_ptr<data::Feed> test_feed(int64_t batch_size, const data::Share& share) const override {
     return data::share_of(text_feed(test_, preprocessing_, text_.corpus(), {.batch_size = batch_size}), share);
@@ -75,6 +80,8 @@ class TextTask : public Task {
     return {x, text_.corpus() ? x : Type{DType::i64, {c_.batch_size}}};
   }
 
+  ClassCounts train_classes() const override { return counted(text_.train); }
+  ClassCounts test_classes() const override { return counted(text_.test); }
   int64_t train_count() const override { return count(*train_); }
   int64_t test_count() const override { return count(*test_); }
   uint64_t fingerprint() const override { return data::fingerprint(text_.train); }
@@ -115,6 +122,9 @@ class TextTask : public Task {
                      .bad = bad}};
   }
 
+  ClassCounts counted(const data::TextPart& part) const {
+    return text_.corpus() ? ClassCounts{} : count_classes(text_.classes, part.labels);
+  }
   void refuse_image_flags() const { refuse_given(image_flags(c_), cat("is for images: ", c_.data, " is text")); }
 
   // Takes over the vocabulary of pretrained weights, whose embedding is by its numbers, or learns one.
@@ -163,7 +173,8 @@ class TextTask : public Task {
       refuse("a loss and a metric of a program's own are over samples, of a corpus tokens are counted");
     }
     if (model.own.loss) return;
-    if (model.loss == models::Loss::mse) refuse("it is a regression model (loss mse), the data has classes");
+    if (models::regresses(model.loss))
+      refuse("it is a regression model (loss ", models::to_string(model.loss), "), the data has classes");
     const Type result = model.output_type(1);
     const int64_t outputs = result.shape.back();
     if (text_.corpus()) {

@@ -1,5 +1,5 @@
 // See memory_size.h.
-#include "memory_size.h"
+#include "freight/base/memory_size.h"
 
 #include <cmath>
 
@@ -7,7 +7,7 @@
 #include "freight/base/strings.h"
 #include "freight/base/usage.h"
 
-namespace freight::app {
+namespace freight {
 
 double memory_size(const std::string& flag, const std::string& text) {
   if (text.empty()) return 0;
@@ -26,4 +26,4 @@ double memory_size(const std::string& flag, const std::string& text) {
   refuse_text(flag, "a size of memory like 4GiB, 512MiB or, in GiB, 4", text);
 }
 
-}  // namespace freight::app
+}  // namespace freight

@@ -1,0 +1,103 @@
+// See features.h. The features are a data set of rows of numbers, so that a Loader orders and batches them exactly as
+// it does the samples.
+#include "freight/finetune/features.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "freight/base/error.h"
+#include "freight/io/file_memory.h"
+
+namespace freight::finetune {
+
+namespace {
+
+// The batches of as many data sets as there are views.
+class ViewsFeed final : public data::Feed {
+ public:
+  explicit ViewsFeed(std::vector<std::unique_ptr<data::Feed>> views)
+      : views_(std::move(views)), now_(views_[0].get()) {}
+
+  int64_t batches_per_epoch() const override { return now_->batches_per_epoch(); }
+  int64_t count_per_epoch() const override { return now_->count_per_epoch(); }
+  void start(int64_t epoch, int64_t first_batch) override {
+    now_ = views_[static_cast<size_t>(epoch) % views_.size()].get();
+    now_->start(epoch, first_batch);
+  }
+  data::FeedBatch* next() override { return now_->next(); }
+  std::string sample_name(int64_t row) const override { return now_->sample_name(row); }
+  double wait_seconds() const override {
+    double sum = 0;
+    for (const auto& view : views_) sum += view->wait_seconds();
+    return sum;
+  }
+
+ private:
+  std::vector<std::unique_ptr<data::Feed>> views_;
+  data::Feed* now_;
+};
+
+// Copies the rows of a batch to their place.
+void put_rows(const Array& rows, Array& to, int64_t first) {
+  const size_t row = to.bytes() / static_cast<size_t>(to.shape()[0]);
+  std::memcpy(static_cast<std::byte*>(to.raw()) + static_cast<size_t>(first) * row, rows.raw(), rows.bytes());
+}
+
+}  // namespace
+
+double feature_bytes(const FrozenPart& part, int64_t samples, int64_t views) {
+  return 4.0 * static_cast<double>(part.width()) * static_cast<double>(samples) * static_cast<double>(views);
+}
+
+FeatureSet::FeatureSet(const FrozenPart& part, const FeatureOptions& o) : options_(o) {
+  Shape targets = o.target.shape;
+  targets.insert(0, o.samples);
+  const Array labels = io::zeros_in({}, o.target.dtype, targets);
+  for (int64_t view = 0; view < o.views; ++view) {
+    data::Dataset set;
+    set.name = o.name;
+    set.labels = labels;
+    set.classes = o.classes;
+    set.images = io::zeros_in(o.folder, DType::f32, {o.samples, 1, part.width()});
+    views_.push_back(std::move(set));
+  }
+}
+
+Compiled<std::function<Tensor(const Tensor&)>> feature_function(const FrozenPart& part, CompileOptions options) {
+  options.frozen = true;
+  options.recompute = Recompute::none;
+  options.limit = {};
+  options.input_names = {"inputs"};
+  return {[&part](const Tensor& x) { return part.features(x); }, std::move(options)};
+}
+
+bool FeatureSet::fill(int64_t view, data::Feed& feed, Compiled<std::function<Tensor(const Tensor&)>>& extract,
+                      const Poll& poll) {
+  data::Dataset& set = views_[static_cast<size_t>(view)];
+  int64_t done = 0;
+  feed.start(view);
+  while (const data::FeedBatch* b = feed.next()) {
+    const int64_t n = b->inputs.shape()[0];
+    FREIGHT_CHECK(done + n <= options_.samples, "the feed has more samples than the set");
+    const Array rows = extract(b->inputs).array();
+    put_rows(rows, set.images, done);
+    put_rows(b->targets, set.labels, done);
+    done += n;
+    if (!poll(done)) return false;
+  }
+  FREIGHT_CHECK(done == options_.samples, "the feed has fewer samples than the set");
+  return true;
+}
+
+std::unique_ptr<data::Feed> FeatureSet::feed(const data::LoaderOptions& given) const {
+  data::LoaderOptions options = given;
+  options.augment = {};
+  options.mix = {};
+  options.views = 0;
+  options.workers = 0;  // copying rows is cheaper than handing them over
+  std::vector<std::unique_ptr<data::Feed>> feeds;
+  for (const data::Dataset& view : views_) feeds.push_back(data::loader_feed(view, options));
+  return std::make_unique<ViewsFeed>(std::move(feeds));
+}
+
+}  // namespace freight::finetune

@@ -1,0 +1,47 @@
+// The features of all samples of a set (frozen_part.h), kept in memory or in a file, and batches of them for training
+// and evaluation. It knows neither runs nor configurations.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "freight/data/feed.h"
+#include "freight/finetune/frozen_part.h"
+#include "freight/trace/compile.h"
+
+namespace freight::finetune {
+
+struct FeatureOptions {
+  int64_t samples = 0;
+  int64_t views = 1;  // of each sample, as augmentation shows it in so many epochs
+  Type target = {};   // of a sample, without the batch axis
+  std::vector<std::string> classes = {};
+  std::string name = {};    // of the set, for messages
+  std::string folder = {};  // of the file that has them; empty: memory
+};
+
+class FeatureSet {
+ public:
+  // `part` must outlive it. Memory is reserved, or the file, and filled later.
+  FeatureSet(const FrozenPart& part, const FeatureOptions& options);
+
+  // Computes the features of one view from a feed of all samples in their order, of which epoch `view` is read. Calls
+  // `poll` between batches; false from that stops it, and is returned.
+  using Poll = std::function<bool(int64_t samples)>;
+  bool fill(int64_t view, data::Feed& feed, Compiled<std::function<Tensor(const Tensor&)>>& extract, const Poll& poll);
+  // Batches in the order in which a Loader with these options gives the samples; in epoch e of view e modulo the views.
+  std::unique_ptr<data::Feed> feed(const data::LoaderOptions& options) const;
+
+ private:
+  FeatureOptions options_;
+  std::vector<data::Dataset> views_;
+};
+
+// Bytes of the features of so many samples.
+double feature_bytes(const FrozenPart& part, int64_t samples, int64_t views);
+
+// The function that computes features, to be compiled.
+Compiled<std::function<Tensor(const Tensor&)>> feature_function(const FrozenPart& part, CompileOptions options);
+
+}  // namespace freight::finetune

@@ -1,0 +1,24 @@
+// Which values of a forward pass belong to one sample each, and which are the same in every step: what may be computed
+// once for a sample and kept. The answer follows from the kinds of the ops; composites are looked at by their
+// definitions, so that a normalization over the batch is found in whatever it is part of.
+#pragma once
+#include <functional>
+
+#include "freight/ir/graph.h"
+
+namespace freight::finetune {
+
+// What a value depends on. The batch has n samples.
+enum class Dependence : uint8_t {
+  constant,  // on no sample
+  uniform,   // on no sample, and axis 0 has equal parts for all n
+  rows,      // part i of n along axis 0 on sample i alone, whatever the other samples are
+  other,     // on several samples, on what is trained, or on random numbers
+};
+
+// The dependence of each value, for a graph whose input `x` has n samples along axis 0. `leaf` answers for its other
+// leaves: constant, or other for what changes between steps.
+ByValue<Dependence> dependences_of(const Graph& graph, Value x, int64_t n,
+                                   const std::function<Dependence(Value leaf)>& leaf);
+
+}  // namespace freight::finetune

@@ -1,0 +1,31 @@
+// Decisions by held-out predictions, which a model saves with itself: the threshold of the second of two classes by a
+// rule, and the temperature of its probabilities.
+#pragma once
+#include <string>
+
+#include "freight/base/array.h"
+#include "freight/metrics/scores.h"
+
+namespace freight::metrics {
+
+// "recall=0.95": of all thresholds with at least this figure the one whose other figure, precision or recall, is best.
+struct ThresholdRule {
+  std::string metric;  // recall or precision, of the second class
+  double least = 0;    // above 0, at most 1
+};
+// Throws Error(usage) that names --threshold.
+ThresholdRule parse_threshold_rule(const std::string& text);
+// For probabilities f32 (N, 2). Throws Error(data) where no threshold meets the rule; it names the best that can be
+// had.
+double threshold_by(const ThresholdRule& rule, const Array& answers, const Truth& truth);
+
+// The probability of the second of two classes above which it is told so that the metric is best, in the middle between
+// two that rows have (none is told above the highest); of equally good ones the nearest to 0.5, which is the best where
+// none is better.
+double best_threshold(const Metric& metric, const Array& answers, const Truth& truth);
+
+// The temperature T > 0 for which probabilities f32 (N, K), raised to the power 1 / T and scaled to a sum of 1, have
+// the least log loss; 1 where every sample is predicted correctly, since no temperature is the best then.
+double best_temperature(const Array& answers, const Truth& truth);
+
+}  // namespace freight::metrics

@@ -1,0 +1,221 @@
+// See feature_task.h.
+#include "freight/train/feature_task.h"
+
+#include <algorithm>
+
+#include "freight/base/cpu_info.h"
+#include "freight/base/env.h"
+#include "freight/base/error.h"
+#include "freight/base/memory_size.h"
+#include "freight/base/strings.h"
+#include "freight/nn/evaluating.h"
+#include "freight/run/plan.h"
+
+namespace freight::train {
+
+namespace {
+
+constexpr int64_t kBatch = 32;         // samples at a time
+constexpr double kLeastShare = 0.1;    // of the FLOPs of a forward pass, for which features are kept unasked
+constexpr double kMemoryShare = 0.25;  // of the free memory, above which they are in a file
+constexpr double kReadRate = 1e9;      // bytes per second that are read at least,
+constexpr double kComputeRate = 1e11;  // and FLOPs per second that are computed
+
+bool any_frozen(const nn::Module& net) {
+  const std::vector<nn::NamedVariable> all = net.state_dict();
+  return std::any_of(all.begin(), all.end(), [](const nn::NamedVariable& v) {
+    return v.variable.role() == Variable::Role::parameter && !v.variable.trainable();
+  });
+}
+
+std::string given_of(const GivenFlags& flags) {
+  std::vector<std::string> names;
+  for (const auto& [flag, given] : flags) {
+    if (given) names.emplace_back(flag);
+  }
+  return join(names, ", ");
+}
+
+// What shows a sample in another way in every epoch.
+std::string changes_of(const Config& c, bool files) {
+  return given_of({{"random crops (--no-random-crop)", files && c.random_crop},
+                   {"--shift", c.shift > 0},
+                   {"--crop-padding", c.crop_padding > 0},
+                   {"--flip", c.flip},
+                   {"--color-jitter", c.color_jitter > 0},
+                   {"--hue-jitter", c.hue_jitter > 0},
+                   {"--rand-augment", c.rand_augment > 0},
+                   {"--random-erase", c.random_erase > 0}});
+}
+
+Type without_batch(Type t) {
+  t.shape.erase(0);
+  return t;
+}
+
+}  // namespace
+
+FeatureTask::FeatureTask(std::unique_ptr<Task> samples, const Request& r)
+    : c_(r.config),
+      model_(r.model),
+      samples_(std::move(samples)),
+      views_(std::max<int64_t>(r.config.augment_views, 1)) {
+  const Type batch = samples_->batch_types().first;
+  train_ = std::make_unique<Part>(Part{batch, finetune::FrozenPart(model_, without_batch(batch))});
+  rest_ = train_->frozen.rest();
+  tested_ = model_;
+  if (c_.tta != "none") return;
+  const Type tested = samples_->test_types(kBatch).first;
+  const nn::Evaluating evaluating(*model_.net);
+  test_ = std::make_unique<Part>(Part{tested, finetune::FrozenPart(model_, without_batch(tested))});
+  tested_ = test_->frozen.rest();
+}
+
+double FeatureTask::bytes() const {
+  return finetune::feature_bytes(train_->frozen, train_count(), views_) +
+         (keeps_test() ? finetune::feature_bytes(test_->frozen, test_count(), 1) : 0);
+}
+
+// Why features are not kept; "" where they can be.
+std::string FeatureTask::refusal(const Request& r) const {
+  const Config& c = r.config;
+  const std::string mixing = given_of({{"--mixup-alpha", c.mixup_alpha > 0}, {"--cutmix-alpha", c.cutmix_alpha > 0}});
+  if (!mixing.empty()) return cat(mixing, " mixes samples in every epoch");
+  const bool files = samples_->reads_image_files();
+  if (const std::string changes = changes_of(c, files); !changes.empty() && c.augment_views == 0) {
+    return cat(changes, " change samples in every epoch; --augment-views 4 keeps 4 views of each");
+  }
+  if (r.several_devices) return "each of several devices (--devices) would need those of all samples";
+  if (c.shards > 0) return "--shards promises the same bits on any number of devices, and several do not keep them";
+  if (c.device_data == "yes") return "--device-data yes keeps the samples on the device";
+  if (c.on_bad_sample != "error") return cat("--on-bad-sample ", c.on_bad_sample, " leaves samples out");
+  const finetune::FrozenPart& part = train_->frozen;
+  if (!part.exists()) return cat("the frozen layers are not the first ones: ", join(part.ends(), ", "));
+  if (keeps_test() && !test_->frozen.exists()) return "in evaluation the network has no such part";
+  const double limit = memory_size("--feature-cache-size", c.feature_cache_size);
+  if (bytes() > limit) {
+    return cat("they need ", human_bytes(bytes()), ", --feature-cache-size allows ", human_bytes(limit));
+  }
+  if (c.feature_cache != "auto") return {};
+  if (part.share() < kLeastShare) return cat("they are ", fixed(100 * part.share(), 0), " % of the forward pass alone");
+  if (4.0 * static_cast<double>(part.width()) / kReadRate > part.flops() / kComputeRate) {
+    return cat("reading ", human_bytes(4.0 * static_cast<double>(part.width())),
+               " per sample takes longer than computing them");
+  }
+  return {};
+}
+
+std::unique_ptr<Task> FeatureTask::around(std::unique_ptr<Task> samples, const Request& r, std::string& note) {
+  const bool asked = r.config.feature_cache != "auto" && r.config.feature_cache != "off";
+  const auto without = [&](const std::string& why) {
+    if (asked)
+      fail(ErrorKind::usage, "--feature-cache", r.config.feature_cache,
+           ": the frozen layers cannot be computed once: ", why);
+    note = cat("the frozen layers are computed in every epoch: ", why);
+  };
+  if (!any_frozen(*r.model.net)) {
+    if (asked) without("none are frozen (--freeze)");
+    return samples;
+  }
+  if (r.config.feature_cache == "off") {
+    without("--feature-cache off");
+    return samples;
+  }
+  if (!samples->loader_options({}) || !samples->ordered_feed(1)) {
+    without("they are kept for images and arrays alone");
+    return samples;
+  }
+  std::unique_ptr<FeatureTask> task(new FeatureTask(std::move(samples), r));
+  if (const std::string why = task->refusal(r); !why.empty()) {
+    without(why);
+    return std::move(task->samples_);
+  }
+  const double free = static_cast<double>(cpu_info().memory_available_bytes);
+  task->in_memory_ =
+      r.config.feature_cache == "memory" || (r.config.feature_cache == "auto" && task->bytes() <= kMemoryShare * free);
+  const std::string folder = task->in_memory_ ? std::string() : env::get("TMPDIR", "/tmp");
+  task->reserve(folder);
+  const finetune::FrozenPart& part = task->train_->frozen;
+  note = cat("the frozen layers are computed once, ", fixed(100 * part.share(), 0),
+             " % of the forward pass: ", human_bytes(task->bytes()),
+             task->in_memory_ ? " in memory" : cat(" in a file in ", folder), " for ",
+             task->views_ > 1 ? cat(task->views_, " views of ") : "", with_commas(task->train_count()), " + ",
+             with_commas(task->keeps_test() ? task->test_count() : 0), " samples; they end where ",
+             join(part.ends(), ", "));
+  return task;
+}
+
+void FeatureTask::reserve(const std::string& folder) {
+  const auto make = [&](Part& part, int64_t samples, int64_t views, const Type& target) {
+    part.set.emplace(part.frozen, finetune::FeatureOptions{.samples = samples,
+                                                           .views = views,
+                                                           .target = without_batch(target),
+                                                           .classes = classes(),
+                                                           .name = c_.data,
+                                                           .folder = folder});
+  };
+  make(*train_, train_count(), views_, samples_->batch_types().second);
+  if (keeps_test()) make(*test_, test_count(), 1, samples_->test_types(kBatch).second);
+}
+
+void FeatureTask::plan(const CompileOptions& options) {
+  const auto plan = [&](Part& part, int64_t samples) {
+    part.batch.shape[0] = std::min(kBatch, samples);
+    part.extract.emplace(finetune::feature_function(part.frozen, options));
+    part.planned_bytes = part.extract->plan(part.batch)->arena_bytes();
+  };
+  plan(*train_, train_count());
+  if (!keeps_test()) return;
+  const nn::Evaluating evaluating(*model_.net);
+  plan(*test_, test_count());
+}
+
+bool FeatureTask::fill(Part& part, data::Feed& feed, int64_t view, const Poll& poll, int64_t& done) const {
+  const int64_t all = views_ * train_count() + (keeps_test() ? test_count() : 0), before = done;
+  return part.set->fill(view, feed, *part.extract, [&](int64_t samples) { return poll(done = before + samples, all); });
+}
+
+bool FeatureTask::fill(const Poll& poll) {
+  if (filled_) return true;
+  int64_t done = 0;
+  const auto feed = samples_->ordered_feed(train_->batch.shape[0]);
+  for (int64_t view = 0; view < views_; ++view) {
+    if (!fill(*train_, *feed, view, poll, done)) return false;
+  }
+  train_->extract.reset();  // and its memory
+  if (keeps_test()) {
+    const nn::Evaluating evaluating(*model_.net);
+    Part& part = *test_;
+    if (!fill(part, *samples_->test_feed(part.batch.shape[0], {}), 0, poll, done)) return false;
+    part.extract.reset();
+  }
+  return filled_ = true;
+}
+
+std::unique_ptr<data::Feed> FeatureTask::train_feed(const data::Share& share) const {
+  return train_->set->feed(*samples_->loader_options(share));
+}
+
+std::unique_ptr<data::Feed> FeatureTask::test_feed(int64_t batch_size, const data::Share& share) const {
+  if (!keeps_test()) return samples_->test_feed(batch_size, share);
+  return test_->set->feed({.batch_size = batch_size, .share = share});
+}
+
+std::pair<Type, Type> FeatureTask::batch_types() const {
+  std::pair<Type, Type> types = samples_->batch_types();
+  types.first = rest_.batch_type(types.first.shape[0]);
+  return types;
+}
+
+std::pair<Type, Type> FeatureTask::test_types(int64_t batch_size) const {
+  std::pair<Type, Type> types = samples_->test_types(batch_size);
+  if (keeps_test()) types.first = tested_.batch_type(batch_size);
+  return types;
+}
+
+size_t FeatureTask::kept_bytes() const {
+  const size_t computing = std::max(train_->planned_bytes, keeps_test() ? test_->planned_bytes : 0);
+  return samples_->kept_bytes() + computing + (in_memory_ ? static_cast<size_t>(bytes()) : 0);
+}
+
+}  // namespace freight::train

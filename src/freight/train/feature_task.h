@@ -1,0 +1,79 @@
+// Fine-tuning whose frozen layers are computed once per sample: a task that gives features in place of the samples of
+// another task, for steps and evaluations of the rest of the network. It decides where that applies, and says why not.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "freight/finetune/features.h"
+#include "freight/train/task.h"
+
+namespace freight::train {
+
+class FeatureTask : public Task {
+ public:
+  // What it takes, and what it must know of the run besides its configuration.
+  struct Request {
+    const Config& config;
+    const models::Model& model;  // in training, with frozen layers; it must outlive the task
+    bool several_devices = false;
+  };
+  // The task in place of `samples`, or `samples` itself; `note` says which of both and why, and is "" where nothing is
+  // frozen. Throws Error(usage) where the configuration asks for a cache that cannot be.
+  static std::unique_ptr<Task> around(std::unique_ptr<Task> samples, const Request& request, std::string& note);
+
+  // The models that steps and evaluations are of.
+  const models::Model& rest() const { return rest_; }
+  models::Model& rest_in_evaluation() { return tested_; }
+  // Plans the computation of the features: before kept_bytes().
+  void plan(const CompileOptions& options);
+  // Computes all features; false where `poll` stopped it. Once is enough: the weights that they depend on are frozen.
+  using Poll = std::function<bool(int64_t done, int64_t all)>;
+  bool fill(const Poll& poll);
+
+  models::Model make_model() const override { return samples_->make_model(); }
+  store::Preprocessing preprocessing() const override { return samples_->preprocessing(); }
+  std::vector<std::string> classes() const override { return samples_->classes(); }
+  std::unique_ptr<data::Feed> train_feed(const data::Share& share) const override;
+  std::unique_ptr<data::Feed> test_feed(int64_t batch_size, const data::Share& share) const override;
+  std::unique_ptr<data::Feed> plain_feed() const override { return samples_->plain_feed(); }
+  std::pair<Type, Type> batch_types() const override;
+  std::pair<Type, Type> test_types(int64_t batch_size) const override;
+  int64_t train_count() const override { return samples_->train_count(); }
+  int64_t test_count() const override { return samples_->test_count(); }
+  uint64_t fingerprint() const override { return samples_->fingerprint(); }
+  size_t kept_bytes() const override;
+  std::vector<std::string> notes() const override { return samples_->notes(); }
+  bool test_apart() const override { return samples_->test_apart(); }
+  const char* unit() const override { return samples_->unit(); }
+  std::string example() const override { return samples_->example(); }
+  std::string sample_set() const override { return samples_->sample_set(); }
+
+ private:
+  // Features of one part of the data, and the part of the network that makes them.
+  struct Part {
+    Type batch;  // of samples
+    finetune::FrozenPart frozen;
+    std::optional<finetune::FeatureSet> set = {};
+    std::optional<Compiled<std::function<Tensor(const Tensor&)>>> extract = {};
+    size_t planned_bytes = 0;  // of computing them
+  };
+  FeatureTask(std::unique_ptr<Task> samples, const Request& request);
+  std::string refusal(const Request& request) const;
+  bool keeps_test() const { return test_ != nullptr; }
+  double bytes() const;
+  void reserve(const std::string& folder);
+  bool fill(Part& part, data::Feed& feed, int64_t view, const Poll& poll, int64_t& done) const;
+
+  const Config& c_;
+  const models::Model& model_;
+  std::unique_ptr<Task> samples_;
+  std::unique_ptr<Part> train_;
+  std::unique_ptr<Part> test_;  // null where evaluation sees samples in several views
+  models::Model rest_, tested_;
+  int64_t views_ = 1;
+  bool in_memory_ = true, filled_ = false;
+};
+
+}  // namespace freight::train

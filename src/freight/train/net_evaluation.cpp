@@ -1,0 +1,236 @@
+// How the evaluations of a network are judged: metric, early stopping and weights of classes as its configuration asks
+// for them, and what is decided by the validation set at the end, temperature and threshold.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "freight/base/error.h"
+#include "freight/base/log.h"
+#include "freight/base/strings.h"
+#include "freight/metrics/decision.h"
+#include "freight/models/loss.h"
+#include "freight/train/metric.h"
+#include "freight/train/net_evaluation_internal.h"
+
+namespace freight::train {
+
+namespace {
+
+// The number of classes that the network tells of each sample; 0 where it tells none, or has an objective of its own.
+size_t told_classes(const models::Model& model) {
+  const bool tells = models::tells_top1(model) && !model.own.loss && !model.language_model();
+  return tells ? static_cast<size_t>(model.classes()) : 0;
+}
+
+bool chooses_threshold(const NetRun& p) {
+  if (told_classes(p.net->model) != 2 || p.config.threshold > 0) return false;
+  return !p.config.threshold_rule.empty() || (p.metric && metrics::has_best_threshold(*p.metric));
+}
+
+// Throws Error(data) where the classes of the validation set do not allow the metric, before anything is trained.
+void need_defined(const metrics::Metric& metric, const ClassCounts& held_out, int64_t outputs) {
+  std::vector<int64_t> labels;  // one sample of each class that there is
+  std::vector<std::string> there;
+  for (size_t c = 0; c < held_out.counts.size(); ++c) {
+    if (held_out.counts[c] == 0) continue;
+    labels.push_back(static_cast<int64_t>(c));
+    there.push_back(held_out.names[c]);
+  }
+  const auto n = static_cast<int64_t>(labels.size());
+  if (n == 0) return;
+  Array even(DType::f32, {n, outputs});
+  std::fill_n(even.data<float>(), even.numel(), 1 / static_cast<float>(outputs));
+  if (metrics::score_of(metric, even, Array::of<int64_t>(labels, {n}))) return;
+  fail(ErrorKind::data, "--metric", metric.name, " is not defined: all validation samples are of class ", there.front(),
+       "; another --seed or a larger --val-split may hold out others, or --metric log_loss");
+}
+
+void settle_metric(NetRun& p) {
+  const Config& c = p.config;
+  if (c.metric == Config().metric) return;
+  const models::Model& model = p.net->model;
+  const auto refuse = [&](const std::string& why) { fail(ErrorKind::usage, "--metric", "got ", c.metric, ": ", why); };
+  if (model.own.loss || model.own.metric) refuse("the program has an objective of its own, Objective::metric");
+  if (model.language_model()) refuse("a language model has its loss and perplexity");
+  if (models::regresses(model.loss) && model.classes() > 1) {
+    refuse(cat("it is for one value per sample, the network returns ", model.classes()));
+  }
+  p.metric = metric_for(c, told_classes(model));
+  need_defined(*p.metric, p.task->test_classes(), model.classes());
+}
+
+void settle_class_weights(NetRun& p) {
+  const Config& c = p.config;
+  if (c.class_weight == Config().class_weight) return;
+  const ClassCounts classes = p.task->train_classes();
+  if (classes.names.empty() || told_classes(p.net->model) == 0) {
+    fail(ErrorKind::usage, "--class-weight", "is for samples with a class each: ", c.data,
+         p.net->model.own.loss ? " is trained with a loss of the program's own" : " has none");
+  }
+  const std::vector<double> weights = scaled_class_weights(c.class_weight, classes);
+  Array by_output(DType::f32, {p.net->model.classes()});
+  std::fill_n(by_output.data<float>(), by_output.numel(), 1.0f);  // outputs without a class have no samples
+  std::vector<std::string> texts;
+  constexpr size_t kShown = 8;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    by_output.data<float>()[i] = static_cast<float>(weights[i]);
+    if (i < kShown) texts.push_back(cat(classes.names[i], " ", fixed(weights[i], 3)));
+  }
+  if (weights.size() > kShown) texts.emplace_back("...");
+  p.net->class_weights = by_output;
+  p.notes.push_back(cat("class weights: ", join(texts, ", ")));
+}
+
+// Figures of a class with one validation sample or none say nothing.
+void warn_of_rare_classes(NetRun& p) {
+  const ClassCounts held_out = p.task->test_classes();
+  for (const auto& [count, what] : {std::pair{0.0, "no sample"}, {1.0, "one sample"}}) {
+    std::vector<std::string> rare;
+    for (size_t i = 0; i < held_out.names.size(); ++i) {
+      if (held_out.counts[i] == count) rare.push_back(held_out.names[i]);
+    }
+    if (rare.empty()) continue;
+    const size_t all = rare.size();
+    constexpr size_t kShown = 5;
+    if (all > kShown) rare.resize(kShown);
+    p.start.warnings.push_back(cat("the validation set has ", what, " of ", all == 1 ? "class " : "classes ",
+                                   join(rare, ", "), all > kShown ? cat(" and ", all - kShown, " more") : "",
+                                   ": figures that depend on ", all == 1 ? "it" : "them", " say little"));
+  }
+}
+
+void settle_threshold(NetRun& p) {
+  const Config& c = p.config;
+  const bool asked = c.threshold > 0 || !c.threshold_rule.empty();
+  if (const size_t classes = told_classes(p.net->model); asked && classes != 2) {
+    fail(ErrorKind::usage, "--threshold", "is for two classes: ", c.data, " has ",
+         classes == 0 ? std::string("no class per sample") : cat(classes, " classes"));
+  }
+  if (c.threshold > 0) p.threshold = c.threshold;
+}
+
+void settle_calibration(const NetRun& p) {
+  if (p.config.calibration == Config().calibration) return;
+  const models::Model& model = p.net->model;
+  const bool softmax = model.loss == models::Loss::cross_entropy || model.loss == models::Loss::focal;
+  if (told_classes(model) > 0 && softmax) return;
+  fail(ErrorKind::usage, "--calibration", "temperature is for networks with a loss of cross_entropy or focal: got ",
+       model.own.loss           ? std::string("a loss of the program's own")
+       : model.language_model() ? std::string("a language model")
+                                : models::to_string(model.loss));
+}
+
+}  // namespace
+
+void settle_evaluation(NetRun& p) {
+  const Config& c = p.config;
+  settle_metric(p);
+  settle_class_weights(p);
+  settle_threshold(p);
+  settle_calibration(p);
+  const bool plateau = c.lr_scheduler == "plateau";
+  for (const auto& [flag, given] : {std::pair{"--early-stop", c.early_stop > 0},
+                                    {"--lr-scheduler plateau", plateau},
+                                    {"--threshold", !c.threshold_rule.empty()},
+                                    {"--calibration", c.calibration != Config().calibration}}) {
+    if (given && p.task->test_count() == 0) {
+      fail(ErrorKind::usage, flag, "needs a validation set: ", c.data, " has none");
+    }
+  }
+  if (c.min_improvement > 0 && c.early_stop <= 0 && !plateau) {
+    fail(ErrorKind::usage, "--min-improvement", "is for --early-stop N and --lr-scheduler plateau: neither is given");
+  }
+  if (p.stores_best() && !p.recorded) {
+    fail(ErrorKind::usage, c.early_stop > 0 ? "--early-stop" : "--metric",
+         "stores the weights of the best epoch, and this run writes nothing (PrepareOptions::recorded)");
+  }
+  if (p.metric || p.threshold || !c.threshold_rule.empty() || c.class_weight != Config().class_weight) {
+    warn_of_rare_classes(p);
+  }
+  const bool answers = p.metric || p.threshold || chooses_threshold(p) || c.calibration != Config().calibration;
+  if (answers) p.net->keep = Evaluator::Keep::answers;
+}
+
+double NetRun::score(const Evaluation& e) const {
+  if (metric)
+    return e.metric && std::isfinite(*e.metric) ? (metric->higher ? *e.metric : -*e.metric)
+                                                : -std::numeric_limits<double>::infinity();
+  const models::Objective& own = net->model.own;
+  if (!own.metric && (config.early_stop > 0 || config.lr_scheduler == "plateau")) return -e.loss;
+  return usual_score(e, own.higher_is_better);
+}
+
+std::string NetRun::judged_by() const {
+  if (metric) return metric->name;
+  const models::Objective& own = net->model.own;
+  if (own.metric) return own.metric_name;
+  const bool by_loss = config.early_stop > 0 || config.lr_scheduler == "plateau" || !models::tells_top1(net->model);
+  return by_loss ? "loss" : "top1";
+}
+
+void NetRun::add_figures(Evaluation& e, const Answers& answers) const {
+  if (answers.count() == 0) return;
+  if (metric) {
+    e.metric = metrics::score_of(*metric, answers.outputs, answers.targets, threshold)
+                   .value_or(std::numeric_limits<double>::quiet_NaN());
+  }
+  if (threshold) {
+    const metrics::Metric accuracy{.name = "accuracy", .higher = true};
+    e.top1 = 100 * metrics::score_of(accuracy, answers.outputs, answers.targets, threshold).value_or(0);
+  }
+}
+
+std::string NetRun::best_model(int64_t step) const {
+  std::vector<std::string> runs = {config.output_dir};
+  if (start.checkpoint) runs.push_back(run_of(*start.checkpoint));
+  for (const std::string& run : runs) {
+    std::string path = cat(run, "/checkpoints/step-", step, "/model.safetensors");
+    if (std::filesystem::exists(path)) return path;
+  }
+  return {};
+}
+
+bool NetRun::decides() const { return config.calibration != Config().calibration || chooses_threshold(*this); }
+
+bool NetRun::decide(const Measure& measure, Evaluation& test, std::vector<std::string>& said) {
+  const auto evaluated = [&](Evaluator& evaluator) {
+    const std::optional<Evaluation> e = measure(evaluator);
+    if (e) test = *e;
+    return e.has_value();
+  };
+  Evaluator* evaluator = net->evaluation.evaluator.get();
+  std::unique_ptr<Evaluator> scaled;  // at the temperature
+  if (!evaluated(*evaluator)) return false;
+  if (config.calibration != Config().calibration) {
+    const Answers& answers = evaluator->answers();
+    net->model.temperature = metrics::best_temperature(answers.outputs, answers.targets);
+    if (net->model.temperature == 1) {
+      said.emplace_back("temperature 1: every validation sample is predicted correctly, so none is the best");
+    } else {
+      const double before = test.loss;
+      scaled = net->make_evaluator();
+      evaluator = scaled.get();
+      if (!evaluated(*evaluator)) return false;
+      said.push_back(cat("temperature ", fixed(net->model.temperature, 4), ": validation loss ", fixed(before, 4),
+                         " becomes ", fixed(test.loss, 4)));
+    }
+  }
+  if (!chooses_threshold(*this)) return true;
+  const Answers& answers = evaluator->answers();
+  try {
+    threshold = config.threshold_rule.empty()
+                    ? metrics::best_threshold(*metric, answers.outputs, answers.targets)
+                    : metrics::threshold_by(metrics::parse_threshold_rule(config.threshold_rule), answers.outputs,
+                                            answers.targets);
+    said.push_back(cat("threshold ", fixed(*threshold, 4), " for class ", class_names.at(1), ", by ",
+                       config.threshold_rule.empty() ? metric->name : config.threshold_rule, " on the validation set"));
+  } catch (const Error& e) {  // a network that took hours is stored all the same
+    if (e.kind() != ErrorKind::data) throw;
+    said.push_back(cat("warning: ", e.what(), "; the model is saved without a threshold"));
+  }
+  add_figures(test, answers);
+  return true;
+}
+
+}  // namespace freight::train

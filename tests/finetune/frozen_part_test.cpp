@@ -1,0 +1,135 @@
+// The part of a network that is computed once per sample: where it ends and why, and that nothing changes by it.
+#include "freight/finetune/frozen_part.h"
+
+#include <cmath>
+
+#include "freight/base/philox.h"
+#include "freight/finetune/rates.h"
+#include "freight/finetune/sample_rows.h"
+#include "freight/models/loss.h"
+#include "freight/nn/evaluating.h"
+#include "freight/ops/ops.h"
+#include "freight/trace/compile.h"
+#include "freight/trace/tracer.h"
+#include "tests/support/files.h"
+
+namespace freight::finetune {
+namespace {
+
+Array noise(const Shape& shape) {
+  PhiloxStream random(5, 0, 0);
+  Array x(DType::f32, shape);
+  for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = random.normal();
+  return x;
+}
+
+models::Model spec(const std::string& layers) {
+  return models::from_spec(cat(R"({"format":"freight-model-1","name":"own","input":[3,8,8],"net":[)", layers, "]}"));
+}
+
+constexpr const char* kConv = R"({"name":"conv","type":"Conv2d","out":4,"kernel":3},{"name":"bn","type":"BatchNorm2d"},
+                                 {"type":"ReLU"},)";
+constexpr const char* kEnd = R"({"type":"Flatten"},{"name":"fc","type":"Linear","out":5})";
+
+TEST(FrozenPart, TheRestOfTheNetworkOnFeaturesGivesTheLogitsOfTheWhole) {
+  for (const char* name : {"resnet20", "vgg11", "densenet121", "mobilenet_v2", "vit_b_16", "squeezenet1_1"}) {
+    const models::Entry* entry = nullptr;
+    for (const models::Entry& e : models::registry()) entry = name == std::string(e.name) ? &e : entry;
+    if (!entry || std::string(name) == "vgg11" || std::string(name) == "vit_b_16")
+      continue;  // their weights fill memory
+    models::Model model = models::create(name, {.classes = 5, .size = {64, 64}});
+    freeze(model, "backbone");
+    const nn::Evaluating evaluating(*model.net);
+    const FrozenPart part(model, model.input);
+    ASSERT_TRUE(part.exists()) << name << ": " << join(part.ends(), ", ");
+    EXPECT_GT(part.share(), 0.9) << name;
+    models::Model rest = part.rest();
+    auto whole = compile([&](const Tensor& x) { return (*model.net)(x); });
+    auto features = compile([&](const Tensor& x) { return part.features(x); });
+    auto logits = compile([&](const Tensor& f) { return (*rest.net)(f); });
+    const Array x = noise({3, model.input.shape[0], 64, 64});
+    const Array f = features(x).array();
+    EXPECT_EQ(f.shape(), (Shape{3, part.width()})) << name;
+    const auto expected = whole(x).to_vector<float>(),
+               got = logits(f.reshaped({3, 1, part.width()})).to_vector<float>();
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_NEAR(got[i], expected[i], 1e-4 * (1 + std::fabs(expected[i]))) << name;
+    }
+  }
+}
+
+TEST(FrozenPart, TheGradientsOfTheRestAreThoseOfTheWhole) {
+  const models::Model model = spec(std::string(kConv) + R"({"name":"second","type":"Conv2d","out":4,"kernel":3},
+                                                           {"name":"bn2","type":"BatchNorm2d"},)" +
+                                   kEnd);
+  freeze(model, "conv,bn");
+  const FrozenPart part(model, model.input);
+  ASSERT_TRUE(part.exists());
+  const models::Model rest = part.rest();
+  const Variable weight = model.net->parameters()[0];
+  const auto gradient = [&](const models::Model& of) {
+    return compile([&](const Tensor& x, const Tensor& y) { return grad(models::score(of, x, y).loss, {weight})[0]; });
+  };
+  const Array x = noise({4, 3, 8, 8}), y = Array::of<int64_t>({0, 1, 2, 3}, {4});
+  auto features = compile([&](const Tensor& in) { return part.features(in); });
+  auto of_whole = gradient(model), of_rest = gradient(rest);
+  const auto expected = of_whole(x, y).to_vector<float>();
+  const auto mean = [&] { return nn::values_of(model.net->state_dict())[9].array.to_vector<float>(); };
+  const auto after = mean();  // the second step starts with it, and adds the same batch once more
+  const auto got = of_rest(features(x).array().reshaped({4, 1, part.width()}), y).to_vector<float>();
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5);
+  EXPECT_NE(mean(), after) << "statistics of trained layers follow";
+}
+
+TEST(FrozenPart, EndsWhereSomethingPreventsItAndSaysWhat) {
+  const auto ends = [](const models::Model& model, const std::string& frozen) {
+    freeze(model, frozen);
+    const FrozenPart part(model, model.input);
+    return cat(part.exists() ? "computed once until " : "nothing: ", join(part.ends(), ", "));
+  };
+  EXPECT_EQ(ends(spec(std::string(kConv) + kEnd), "backbone"), "computed once until fc is trained");
+  EXPECT_EQ(ends(spec(std::string(kConv) + kEnd), "fc"), "nothing: conv is trained");
+  EXPECT_EQ(ends(spec(std::string(kConv) + R"({"name":"drop","type":"Dropout","p":0.5},
+                        {"name":"second","type":"Conv2d","out":2,"kernel":3},)" +
+                      kEnd),
+                 "backbone"),
+            "computed once until drop draws random numbers (dropout)");
+  // A BatchNorm of which the shift alone is frozen takes the statistics of the batch.
+  EXPECT_NE(ends(spec(std::string(kConv) + kEnd), "conv,bn.bias").find("bn"), std::string::npos);
+}
+
+// Dependences of the results of a function on x (2, ...).
+Dependence of(const Shape& shape, const std::function<Tensor(const Tensor&)>& f) {
+  const auto tape = std::make_shared<trace::Trace>(trace::Trace::Mode::compile);
+  const trace::Recording recording(tape);
+  const Tensor x = tape->input("x", {DType::f32, shape});
+  const Value input = tape->value_of(x), y = tape->value_of(f(x));
+  return dependences_of(tape->graph(), input, 2, [](Value) { return Dependence::constant; })[y];
+}
+
+TEST(Dependence, KnowsWhatMixesSamples) {
+  using enum Dependence;
+  const Shape s{2, 3, 4};
+  EXPECT_EQ(of(s, [](const Tensor& x) { return relu(x * 2 + 1); }), rows);
+  EXPECT_EQ(of(s, [](const Tensor& x) { return softmax(x, -1); }), rows);
+  EXPECT_EQ(of(s, [](const Tensor& x) { return softmax(x, 0); }), other);
+  EXPECT_EQ(of(s, [](const Tensor& x) { return x - mean(x, 0, Keep::yes); }), other);
+  EXPECT_EQ(of(s, [](const Tensor& x) { return sum(x, 2); }), rows);
+  EXPECT_EQ(of(s, [](const Tensor& x) { return reshape(x, {6, 4}); }), rows);
+  EXPECT_EQ(of(s, [](const Tensor& x) { return matmul(reshape(x, {6, 4}), ones({4, 5})); }), rows);
+  EXPECT_EQ(of(s, [](const Tensor& x) { return matmul(x, transpose(x, 1, 2)); }), rows);
+  EXPECT_EQ(of({2, 3}, [](const Tensor& x) { return matmul(x, transpose(x)); }), other);
+  EXPECT_EQ(of(s, [](const Tensor& x) { return transpose(x, 0, 1); }), other);
+  EXPECT_EQ(of(s, [](const Tensor& x) { return narrow(x, 0, 0, 1); }), other);
+  EXPECT_EQ(of(s, [](const Tensor& x) { return concat({x, x}, 1); }), rows);
+  EXPECT_EQ(of(s, [](const Tensor& x) { return concat({x, x}, 0); }), other);
+  // What depends on the place in the batch is no property of the sample.
+  EXPECT_EQ(of(s, [](const Tensor& x) { return x + cast(iota(x.shape(), 0, DType::i32), DType::f32); }), other);
+  EXPECT_EQ(of(s, [](const Tensor& x) { return x + cast(iota(x.shape(), 1, DType::i32), DType::f32); }), rows);
+  EXPECT_EQ(of(s, [](const Tensor& x) { return dropout(x, 0.5); }), other);
+  EXPECT_EQ(of(s, [](const Tensor& x) { return layer_norm(x, ones({4}), zeros({4})); }), rows);
+}
+
+}  // namespace
+}  // namespace freight::finetune
