@@ -53,7 +53,11 @@ void print_check_json(const inspect::DataCheck& c) {
   std::printf("%s\n", j.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
-std::string sample_text(const std::string& text) { return printable(excerpt(text)); }
+// The path of an image, or the beginning of a text.
+std::string sample_text(const std::string& text) {
+  constexpr size_t kMost = 200;
+  return truncated(printable(text), kMost);
+}
 
 std::string per_channel(const std::vector<float>& values) {
   std::vector<std::string> texts;

@@ -19,7 +19,7 @@ struct Duplicate {
 // size, compression or brightness. Different pictures of one thing correlate less.
 inline constexpr double kSameImage = 0.995;
 // `parts`: lists that are taken as one, one after the other. Sorted by the first sample, then the second. Of a group of
-// equal samples each is paired with the first.
+// equal samples each is paired with the first, which alone is compared with others.
 std::vector<Duplicate> duplicate_images(const std::vector<const ImageSamples*>& parts);
 
 // Texts with this share of common three-word phrases or more (Jaccard), letters and digits alone compared in lower
