@@ -227,8 +227,7 @@ int64_t one_batch(const CompareFlags& f, const Options& o) {
   if (!o.given("--batches")) return 0;
   const std::vector<int64_t> all = parse_counts("--batches", f.batches);
   if (all.size() > 1) {
-    fail(ErrorKind::usage, "--batches", "expected one batch size with ",
-         f.workloads.empty() ? "--world" : "--workloads", ", got ", f.batches);
+    refuse_text("--batches", cat("one batch size with ", f.workloads.empty() ? "--world" : "--workloads"), f.batches);
   }
   return all[0];
 }

@@ -408,19 +408,18 @@ int sample_command(const Args& args) {
 }  // namespace
 
 int data_command(const Args& args) {
-  return dispatch(
-      {"freight data",
-       "Datasets: list, describe, verify and download them.",
-       {
-           {"list", "the built-in datasets, and where they are", list_command},
-           {"info", "counts, shape, classes and statistics of one set", info_command},
-           {"verify", "read everything and compare with the known hashes", verify_data_command},
-           {"check", "look for leaks between the parts, wrong labels, unreadable files", data_check_command},
-           {"preview", "an HTML page of training samples as a run sees them", data_preview_command},
-           {"get", "download a set", get_command},
-           {"sample", "write small sample files for trying out commands", sample_command},
-       }},
-      args);
+  return dispatch({"freight data",
+                   "Datasets: list, describe, verify and download them.",
+                   {
+                       {"list", "the built-in datasets, and where they are", list_command},
+                       {"info", "counts, shape, classes and statistics of one set", info_command},
+                       {"verify", "read everything and compare with the known hashes", verify_data_command},
+                       {"check", "look for leaks between splits, wrong labels, unreadable files", data_check_command},
+                       {"preview", "an HTML page of training samples as a run sees them", data_preview_command},
+                       {"get", "download a set", get_command},
+                       {"sample", "write small sample files for trying out commands", sample_command},
+                   }},
+                  args);
 }
 
 }  // namespace freight::app

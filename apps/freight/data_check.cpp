@@ -75,7 +75,7 @@ void print_first(const char* what, const std::vector<T>& all, size_t most, const
 std::string pair_text(const inspect::Leak& l) {
   return cat(l.part, " ", sample_text(l.sample), l.same ? " is the same as " : " is nearly the same as ", l.other_part,
              " ", sample_text(l.other_sample), l.same ? "" : cat(" (similarity ", fixed(l.similarity, 3), ")"),
-             l.other_label ? ", which has another label" : "");
+             l.other_label ? ", which has a different label" : "");
 }
 
 void print_check_text(const inspect::DataCheck& c, size_t most) {
@@ -107,10 +107,10 @@ void print_check_text(const inspect::DataCheck& c, size_t most) {
     return cat(e.part, " ", sample_text(e.sample), ": labeled ", printable(e.label), ", predicted ",
                printable(e.predicted), " (", fixed(e.probability, 2), " against ", fixed(e.of_label, 2), ")");
   });
-  std::printf("\n%zu samples of other parts are in the training set, %s training samples are repeated", c.leaks.size(),
-              with_commas(c.repeated).c_str());
+  std::printf("\n%zu samples of other splits are in the training set, %s training samples are duplicates",
+              c.leaks.size(), with_commas(c.repeated).c_str());
   if (c.groups_all > 0) {
-    std::printf(", %zu of %s groups are in several parts", c.groups.size(), with_commas(c.groups_all).c_str());
+    std::printf(", %zu of %s groups are in several splits", c.groups.size(), with_commas(c.groups_all).c_str());
   }
   std::printf("\n");
   if (c.predicted_right > 0) {
@@ -128,12 +128,12 @@ int data_check_command(const Args& args) {
   bool as_json = false;
   Options o(
       "data check",
-      "Looks for what misleads training: the same image or text in training and validation sets, groups across the "
-      "split, wrong labels, rare classes, unreadable files.",
+      "Looks for faults that mislead training or its evaluation: the same image or text in the training and validation "
+      "sets, groups in several splits, wrong labels, rare classes, unreadable files.",
       "NAME or PATH [options]",
       "  freight data check photos\n"
       "  freight data check scans --group-column patient     # of train.csv: whose scans must stay together\n"
-      "The exit code is 3 where a sample or group is in several parts, or a file cannot be read.");
+      "The exit code is 3 if a sample or group is in several splits, or a file cannot be read.");
   o.positional("NAME or PATH", &name, "images or texts: a set of `freight data list`, a directory or a file", true);
   o.add("--group-column", &check.group_column, "column of the list or text file whose rows belong together",
         {.value = "NAME|N"});

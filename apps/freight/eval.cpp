@@ -24,7 +24,7 @@ train::Measurement measure(const Args& args, const std::string& weights, const t
     store::Bundle bundle = store::load_bundle(weights);
     const train::Learner& learner = train::learner_of(bundle);
     if (request.ranks && !bundle.net()) {
-      refuse_flag_of("--devices", "networks", cat(weights, " is a model of a table"));
+      refuse_flag_of("--devices", "networks", cat(weights, " is a table model"));
     }
     return learner.measure(std::move(bundle), weights, request);
   });

@@ -69,7 +69,7 @@ std::string importance_text(const store::Bundle& bundle, const std::vector<store
   return text;
 }
 
-// A model of tables has columns instead of layers.
+// A table model has columns instead of layers.
 int show_rows(const store::Bundle& bundle, const std::string& path, bool spec, bool json) {
   if (spec) store::need_net(bundle, path, "--spec");
   Json j = {{"learner", bundle.learner},

@@ -407,7 +407,7 @@ struct Options::Impl {
   void apply_sets() {
     for (auto it = sets.rbegin(); it != sets.rend(); ++it) {
       const size_t eq = it->find('=');
-      if (eq == std::string::npos || eq == 0) fail(ErrorKind::usage, "--set", "expected key=value, got '", *it, "'");
+      if (eq == std::string::npos || eq == 0) refuse_text("--set", "key=value", *it);
       const std::string text = it->substr(eq + 1);
       const Json value = io::try_parse_json<Json>(text).value_or(Json(text));
       apply_layer(Json{{it->substr(0, eq), value}}, "--set");

@@ -88,7 +88,8 @@ int plan_devices(const PlanInput& in, const DevicesRequest& r, const Args& args)
   need_shards("--devices", world, c.shards);
   need_part_for_each("--devices", {.devices = world,
                                    .parts = c.batch_size / c.grad_accum,
-                                   .of = cat("a batch of ", c.batch_size, " in ", c.grad_accum, " parts")});
+                                   .of = cat("a batch of ", c.batch_size,
+                                             c.grad_accum > 1 ? cat(" in ", c.grad_accum, " parts") : "")});
   std::map<std::string, double> alone;
   for (const std::string& name : r.names) {
     if (!alone.contains(name)) alone[name] = seconds_alone(in, name);

@@ -283,10 +283,10 @@ void check_model(const deploy::Predictor& predictor, PredictFlags& f, const comm
     fail(ErrorKind::usage, "--text", "model ", bundle.name(), " reads no texts");
   }
   if (!f.columns.empty() && bundle.net())
-    refuse_flag_of("--columns", "models of tables", cat(bundle.name(), " is a network"));
+    refuse_flag_of("--columns", "table models", cat(bundle.name(), " is a network"));
   if (launch.world > 1 && !bundle.net()) {
     refuse_flag_of("--devices", "networks",
-                   cat(f.model, " is a model of a table: one process predicts its rows on all cores"));
+                   cat(f.model, " is a table model: one process predicts its rows on all cores"));
   }
   check_outputs(f.output, f.sources.files, f.model, bundle.preprocessing.text());
   f.sources.text_column = train::trained_on(bundle, f.model).load.text.text_column;

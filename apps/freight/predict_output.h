@@ -20,7 +20,7 @@ struct OutputOptions {
   size_t top = 3;                       // classes per sample, in lines, CSV and JSONL
   std::string file;                     // empty: standard output
   std::string npy;                      // empty: none
-  bool explain = false;                 // of a model of tables: also the contribution of each column
+  bool explain = false;                 // of a table model: also the contribution of each column
   std::vector<CsvColumn> columns = {};  // of the CSV of a table
 };
 

@@ -121,8 +121,7 @@ std::string device_of(const RankFlags& flags, const std::string& device, int ran
 
 void need_started(const char* flag, const std::string& asked, const comm::Launch& launch) {
   if (asked == cat(launch.world)) return;
-  fail(ErrorKind::usage, flag, "got ", asked, ", but ", launch.source, " started ", launch.world,
-       " processes: remove it");
+  refuse_value(flag, asked, cat(launch.source, " started ", launch.world, " processes, remove it"));
 }
 
 void need_shards(const char* flag, int64_t devices, int64_t shards) {
@@ -239,8 +238,8 @@ std::string table_device_of(const RankFlags& flags, const std::string& device, c
   if (list.count) {
     const bool one_gpu = starts_with(device, "cuda:");
     if (one_gpu && *list.count > 1) {
-      fail(ErrorKind::usage, "--devices", "got ", *list.count, " of --device ", device, ": a GPU takes one process; ",
-           "add --device cuda, or --devices cuda:0,cuda:1");
+      refuse_value("--devices", cat(*list.count, " of --device ", device),
+                   "a GPU takes one process; add --device cuda, or --devices cuda:0,cuda:1");
     }
     return device == "cuda" && *list.count > 1 ? cat("cuda:", launch.local_rank) : device;
   }
@@ -473,8 +472,9 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
   requires_flag({"--elastic", true}, {"--devices", !flags.devices.empty()},
                 cat("--devices cpu*", bounds.most, " --elastic ", flags.elastic));
   if (bounds.most > devices) {
-    fail(ErrorKind::usage, "--elastic", "got ", flags.elastic, " for ", devices, devices == 1 ? " device" : " devices",
-         " (--devices): expected no more than these");
+    refuse_value("--elastic",
+                 cat(flags.elastic, " for ", devices, devices == 1 ? " device" : " devices", " (--devices)"),
+                 "expected no more than these");
   }
 }
 

@@ -207,7 +207,7 @@ TEST(PlanCommand, WorldComparesNumbersOfDevices) {
   EXPECT_GT(card(each.at("world")[1].at("estimates")).at("samples_per_second").at("low").get<double>(), 2000);
   EXPECT_LE(card(each.at("world")[1].at("estimates")).at("samples_per_second").at("high").get<double>(), 4000 + 1e-6);
   const std::vector<std::pair<std::vector<std::string>, std::string>> refused = {
-      {{"--world", "2,4", "--rate-of-one", "9"}, "add --world 1,"},
+      {{"--world", "2,4", "--rate-of-one", "9"}, "needs --world 1,"},
       {{"--world", "1,2", "--on", "Cart"}, "did you mean Card"},
       {{"--world", "4,2"}, "expected whole numbers from 1 to 1000000 in ascending order"},
       {{"--world", "1,512"}, "a batch of 256 has no 512 parts"},

@@ -102,7 +102,7 @@ TEST(TablesCommand, ATableIsTrainedMeasuredPredictedAndShown) {
   expect_refused(run_freight({"train", csv, "--model", "baseline", "--target", "spices", "-o", dir + "/b"}), 2,
                  {"--target", "no column spices", "did you mean species?"});
   expect_refused(run_freight({"train", "digits", "--model", "lenet", "--target", "1", "-o", dir + "/b"}), 2,
-                 {"--target is a flag of models of tables", "trains a network"});
+                 {"--target is a flag of table models", "trains a network"});
   expect_refused(run_freight({"eval", model, "--label-column", "colour"}), 2, {"--label-column", "--target"});
   expect_refused(run_freight({"train", csv, "--model", "baseline", "-b", "auto", "-o", dir + "/b"}), 2,
                  {"--batch-size", "is a flag of networks"});

@@ -1,12 +1,50 @@
-// `did you mean`, for typing errors and for names of other programs.
+// Refusals that many places share, and `did you mean`, for typing errors and for names of other programs.
 #include "freight/base/usage.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
+#include "freight/base/error.h"
+#include "tests/support/files.h"
+
 namespace freight {
 namespace {
+
+using freight::testing::expect_error;
+
+TEST(Refusals, AFlagThatNeedsAnotherSaysWhy) {
+  EXPECT_NO_THROW(requires_flag({"--elastic", false}, {"--devices", false}, "why"));
+  EXPECT_NO_THROW(requires_flag({"--elastic", true}, {"--devices", true}, "why"));
+  expect_error(ErrorKind::usage, {"--elastic: needs --devices: why"}, [] {
+    requires_flag({"--elastic", true}, {"--devices", false}, "why");
+  });
+}
+
+TEST(Refusals, AnUnknownNameIsNotRepeatedWhereTheMessageBeginsWithIt) {
+  const std::vector<std::string> keys = {"epochs", "batch_size"};
+  expect_error(ErrorKind::usage, {"run.json: unknown key 'epocs'; did you mean epochs?"},
+               [&] { refuse_unknown("run.json", {.kind = "key", .got = "epocs", .known = keys}); });
+  expect_error(ErrorKind::usage, {"--epocs: unknown flag; see --help (all of it)"}, [&] {
+    refuse_unknown(
+        "--epocs",
+        {.kind = "flag", .got = "--epocs", .known = {"--lr"}, .otherwise = "; see --help", .all = " (all of it)"});
+  });
+}
+
+TEST(Refusals, ColumnsValuesFilesAndPartsAreNamed) {
+  expect_error(ErrorKind::usage, {"--target: there is no column aeg in t.csv: got age, sex; did you mean age?"}, [] {
+    refuse_column("--target", "aeg", {"age", "sex"}, "t.csv");
+  });
+  expect_error(ErrorKind::usage, {"--device: got cuda:0: trees are fitted on the CPU"},
+               [] { refuse_value("--device", "cuda:0", "trees are fitted on the CPU"); });
+  expect_error(ErrorKind::usage, {"--config: there is no file /none.json"},
+               [] { need_file("--config", "/none.json"); });
+  EXPECT_NO_THROW(need_file("--config", "/dev/null"));
+  EXPECT_NO_THROW(need_part_for_each("--devices", {.devices = 4, .parts = 4, .of = "4 shards"}));
+  expect_error(ErrorKind::usage, {"--devices: got 4 devices for 2 shards: expected one for each"},
+               [] { need_part_for_each("--devices", {.devices = 4, .parts = 2, .of = "2 shards"}); });
+}
 
 TEST(DidYouMean, NamesOfOtherProgramsComeBeforeSimilarSpellings) {
   const std::vector<std::string> flags = {"--devices", "--device", "--epochs", "--max-steps"};

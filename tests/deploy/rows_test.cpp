@@ -1,4 +1,4 @@
-// Models of tables as ONNX files and under verification: ONNX Runtime answers every row as predict does, whatever its
+// Table models as ONNX files and under verification: ONNX Runtime answers every row as predict does, whatever its
 // cells, and what is stored is answered again.
 #include <gtest/gtest.h>
 

@@ -56,8 +56,8 @@ TEST(ModelCard, HasDataMetricsWithIntervalsHoursEnergyLicenseAndLimits) {
                 "| hash of the training set (XXH3) | 123456789 |", "1,000 for training, 100 for test",
                 "| accuracy | 0.9 | 0.8256 to 0.9448 |",  // scipy: binomtest(90, 100).proportion_ci(method="wilson")
                 "| time of the steps | 1 h | 2 h |", "| energy of the CPUs | - | 42.5 Wh |",
-                "| memory | 1.0 MiB | 2.0 MiB |", "BSD-3-Clause", "on 100 samples only",
-                "Every input gets one of the classes", "freight predict model.safetensors FILE"});
+                "| memory | 1.0 MiB | 2.0 MiB |", "BSD-3-Clause", "on only 100 samples",
+                "Every input is assigned one of the classes", "freight predict model.safetensors FILE"});
   EXPECT_EQ(card.find("train_loss"), std::string::npos);
   EXPECT_EQ(card.find("<b>"), std::string::npos);  // a name of a class is text
 }

@@ -484,7 +484,7 @@ TEST_F(Selection, NonsenseIsRefusedByItsFlag) {
     c.model = "auto";
     c.rounds = 5;
   });
-  refused({"--folds is a flag of models of tables; this run trains a network"}, [](C& c) {
+  refused({"--folds is a flag of table models; this run trains a network"}, [](C& c) {
     c = C();
     c.model = "lenet";
     c.folds = 3;

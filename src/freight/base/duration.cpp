@@ -3,15 +3,13 @@
 
 #include <cmath>
 
-#include "freight/base/error.h"
 #include "freight/base/parse_number.h"
+#include "freight/base/usage.h"
 
 namespace freight {
 
 double parse_seconds(const std::string& flag, const std::string& text) {
-  const auto refuse = [&] {
-    fail(ErrorKind::usage, flag, "expected a time above 0 like 60s, 90m, 1h30m, 8h or 2d, got '", text, "'");
-  };
+  const auto refuse = [&] { refuse_text(flag, "a time above 0 like 60s, 90m, 1h30m, 8h or 2d", text); };
   double seconds = 0;
   for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(1)) {
     const double number = take_number<double>(rest).value_or(-1);

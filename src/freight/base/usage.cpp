@@ -85,7 +85,7 @@ void refuse_unset(const std::string& variable, const std::string& why) {
 
 void need_file(const std::string& what, const std::string& path) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) fail(ErrorKind::usage, what, "there is no file ", path);
+  if (!std::filesystem::exists(path, error)) fail(ErrorKind::usage, what, "there is no file ", path);
 }
 
 void need_no_stream(const std::string& what, const std::string& path, const std::string& why) {
@@ -104,7 +104,7 @@ void refuse_flag_of(const std::string& flag, const std::string& of, const std::s
 std::string did_you_mean(const std::string& got, const std::vector<std::string>& known, const std::string& otherwise) {
   const std::string name = comparable(got);
   for (const std::string& k : known) {
-    if (comparable(k) == name) return cat("; did you mean ", k, "?");
+    if (comparable(k) == name) return cat("; did you mean ", excerpt(k), "?");
   }
   for (const OtherName& other : other_names()) {
     if (other.name != name) continue;

@@ -57,7 +57,7 @@ const std::vector<OtherName>& other_names();
 [[noreturn]] void refuse_value(const std::string& what, const std::string& got, const std::string& why);
 // A variable of the environment that is needed: "MASTER_PORT: is not set" and why
 [[noreturn]] void refuse_unset(const std::string& variable, const std::string& why);
-// Throws unless there is such a file: "there is no file nets/own.json"
+// Throws unless there is such a file, a pipe too: "there is no file nets/own.json"
 void need_file(const std::string& what, const std::string& path);
 // Throws for "-", where the result cannot be a stream: "expected a path, got -: a run is a directory"
 void need_no_stream(const std::string& what, const std::string& path, const std::string& why);

@@ -157,7 +157,8 @@ std::optional<Launch> read_kubeflow() {
   if (!rank || !world) lacks(rank ? world_name : rank_name, rank ? rank_name : world_name);
   require_below(rank_name, *rank, world_name, *world);
   if (const std::string per_node = env::get("PET_NPROC_PER_NODE"); !per_node.empty() && per_node != "1") {
-    refuse_value("PET_NPROC_PER_NODE", per_node, "several processes per machine are started by torchrun, expected 1");
+    fail(ErrorKind::usage, "PET_NPROC_PER_NODE", "expected 1, got '", excerpt(per_node),
+         "': several processes per machine are started by torchrun");
   }
   Launch l{.rank = *rank, .world = *world, .source = "Kubeflow"};
   l.master_address = env::get(first_set({"PET_MASTER_ADDR", "MASTER_ADDR"}));
@@ -209,7 +210,7 @@ Launch read_launch_environment() {
   Launch& l = all[0];
   for (size_t i = 1; i < all.size(); ++i) require_agreement(l, all[i]);
   if (pmix && *pmix != all.back().rank && *pmix != l.rank) {
-    refuse_value("PMIX_RANK", cat(*pmix), cat(l.source, "'s variables have rank ", l.rank));
+    refuse_value("PMIX_RANK", cat(*pmix), cat(l.source, "'s variables say rank ", l.rank));
   }
   if (l.job.empty()) {
     for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "TORCHELASTIC_RUN_ID"}) {

@@ -6,6 +6,7 @@
 #include "freight/base/version.h"
 #include "freight/deploy/onnx_graph_internal.h"
 #include "freight/deploy/onnx_rows_internal.h"
+#include "freight/models/loss.h"
 #include "freight/nn/evaluating.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/neural.h"

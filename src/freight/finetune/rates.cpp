@@ -50,7 +50,7 @@ std::vector<std::string> paths_in(const std::vector<Layer>& layers) {
 std::vector<std::string> patterns_in(const char* flag, const std::string& text) {
   std::vector<std::string> patterns = split(text, ',');
   for (const std::string& p : patterns) {
-    if (p.empty()) fail(ErrorKind::usage, flag, "expected patterns with a comma between them, got '", text, "'");
+    if (p.empty()) refuse_text(flag, "patterns with a comma between them", text);
   }
   return patterns;
 }

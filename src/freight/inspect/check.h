@@ -13,22 +13,22 @@ namespace freight::inspect {
 
 struct CheckOptions {
   data::LoadOptions load = {};
-  std::string group_column = {};  // of lists and files of texts: rows of a group belong on one side of the split
+  std::string group_column = {};  // column of a list or text file: rows with the same value belong in one split
   bool labels = true;             // look for labels that out-of-fold predictions contradict
-  // Called now and then: false stops with Error(runtime).
+  // Called regularly; if it returns false, the check stops with Error(runtime).
   std::function<bool(const std::string& what, int64_t done, int64_t all)> poll = {};
 };
 
-// A part of the data: training, validation, and the test set where it is another.
+// A split of the data: training, validation, and the test set if it differs from the validation set.
 struct CheckedPart {
   std::string name;
   int64_t count = 0;
-  std::vector<int64_t> per_class;    // samples
+  std::vector<int64_t> per_class;    // samples of each class
   std::vector<std::string> samples;  // the path or text of each, shown in messages
 };
-// Two samples of different parts that are the same or nearly so.
+// Two samples of different splits that are the same or nearly the same.
 struct Leak {
-  std::string part, sample;              // the later part: validation or test
+  std::string part, sample;              // of the validation or test set
   std::string other_part, other_sample;  // "train"
   bool same = false;
   double similarity = 1;
@@ -36,7 +36,7 @@ struct Leak {
 };
 struct CrossingGroup {
   std::string group;
-  std::vector<int64_t> per_part;  // samples of it in each part
+  std::vector<int64_t> per_part;  // its samples in each split
 };
 struct LabelError {
   std::string part, sample, label, predicted;
@@ -50,17 +50,17 @@ struct DataCheck {
   std::vector<data::BadSample> bad;  // files that cannot be read
   std::vector<std::string> notes;    // files skipped by their endings, and how the data was divided
   std::vector<Leak> leaks;
-  int64_t repeated = 0;               // training samples that equal, or nearly, an earlier one
-  std::vector<Leak> conflicts;        // those of them with another label
-  std::vector<CrossingGroup> groups;  // groups that are in several parts
-  int64_t groups_all = 0;             // of all groups
+  int64_t repeated = 0;               // training samples that are the same as an earlier one, or nearly
+  std::vector<Leak> conflicts;        // repeated samples whose labels differ
+  std::vector<CrossingGroup> groups;  // groups that are in several splits
+  int64_t groups_all = 0;             // the number of all groups
   std::vector<LabelError> label_errors;
-  double predicted_right = 0;         // by the out-of-fold predictions; 0: not predicted
-  std::vector<std::string> warnings;  // on classes
-  // True if training would be misled: a sample or group in two parts, or files that cannot be read.
+  double predicted_right = 0;         // fraction that out-of-fold predictions get right; 0: not predicted
+  std::vector<std::string> warnings;  // about rare and missing classes
+  // False if a sample or group is in several splits, or a file cannot be read.
   bool ok() const { return leaks.empty() && groups.empty() && bad.empty(); }
 };
-// Throws Error(data) for data that cannot be opened, Error(usage) for tables, which `freight data info` describes.
+// Throws Error(data) if the data cannot be opened, and Error(usage) for tables, which `freight data info` describes.
 DataCheck check_data(const data::Source& source, const CheckOptions& options = {});
 
 }  // namespace freight::inspect

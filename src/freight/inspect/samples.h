@@ -1,5 +1,5 @@
-// What the checks of a data set compare of an image: a hash of its content, a thumbnail, and features by which a
-// simple model tells classes apart. Every image is decoded once.
+// What the checks of a data set keep of each image: a hash of its content, a thumbnail, and features from which a
+// simple model predicts the class. Every image is decoded once.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -18,15 +18,15 @@ struct ImageSamples {
   std::vector<uint64_t> content;     // hash of the file, or of the values of an array
   std::vector<uint8_t> thumbnails;   // (N, kThumbnail)
   std::vector<float> features;       // (N, kFeatures)
-  std::vector<data::BadSample> bad;  // which cannot be read
+  std::vector<data::BadSample> bad;  // samples that cannot be read
   std::vector<bool> readable;        // by sample
-  bool pictures = true;              // false: arrays that are no images have the hash alone
+  bool pictures = true;              // false: arrays that are not images, which have only the hash
 
   int64_t count() const { return static_cast<int64_t>(content.size()); }
   const uint8_t* thumbnail(int64_t i) const { return thumbnails.data() + i * kThumbnail; }
 };
-// Reads all samples of a part, on all cores. `poll` is called now and then with the samples that are done; false stops
-// with Error(runtime).
+// Reads all samples of a split on all cores. `poll` is called regularly with the number of samples that are done; if it
+// returns false, reading stops with Error(runtime).
 ImageSamples read_samples(const data::Dataset& part, const std::function<bool(int64_t done)>& poll = {});
 
 }  // namespace freight::inspect

@@ -9,8 +9,8 @@
 
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
-#include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 
 namespace freight::metrics {
 
@@ -21,8 +21,7 @@ ThresholdRule parse_threshold_rule(const std::string& text) {
       at == std::string::npos ? std::nullopt : parse_number<double>(std::string_view(text).substr(at + 1));
   rule.least = number.value_or(0);
   if ((rule.metric != "recall" && rule.metric != "precision") || !(rule.least > 0 && rule.least <= 1)) {
-    fail(ErrorKind::usage, "--threshold",
-         "expected a probability, or recall=R or precision=P with a figure above 0 and at most 1, got ", excerpt(text));
+    refuse_text("--threshold", "a probability, or recall=R or precision=P with a figure above 0 and at most 1", text);
   }
   return rule;
 }

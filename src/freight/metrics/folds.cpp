@@ -7,8 +7,9 @@
 #include <set>
 #include <utility>
 
-#include "freight/base/error.h"
 #include "freight/base/philox.h"
+#include "freight/base/strings.h"
+#include "freight/base/usage.h"
 
 namespace freight::metrics {
 
@@ -53,8 +54,8 @@ int64_t FoldedSamples::units() const {
 std::vector<int64_t> folds_of(const FoldedSamples& samples, const FoldOptions& options) {
   const int64_t n = samples.count(), units = samples.units(), folds = options.folds;
   if (folds < 2 || folds > units) {
-    fail(ErrorKind::usage, "--folds", "got ", folds, " for ", units, samples.groups ? " groups of" : "",
-         " training rows: expected 2 to ", units);
+    refuse_value("--folds", cat(folds, " for ", units, samples.groups ? " groups of" : "", " training rows"),
+                 cat("expected 2 to ", units));
   }
   std::vector<int64_t> order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), int64_t{0});

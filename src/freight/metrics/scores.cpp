@@ -399,9 +399,9 @@ const MetricRow& row_of_metric(const std::string& name) {
   if (const MetricRow* const row = find_metric(name)) return *row;
   const std::string whole = name.substr(0, name.find('@'));
   if (const MetricRow* const row = find_metric(whole)) {
-    fail(ErrorKind::usage, "--metric", "got ", name, ": ",
-         row->what == For::ranking ? "expected a whole number of at least 1 after the @, as in ndcg@10"
-                                   : cat(whole, " is computed on all rows; only ndcg and map accept an @"));
+    refuse_value("--metric", name,
+                 row->what == For::ranking ? "expected a whole number of at least 1 after the @, as in ndcg@10"
+                                           : cat(whole, " is computed on all rows; only ndcg and map accept an @"));
   }
   refuse_name("--metric", name, metric_names());
 }

@@ -96,7 +96,7 @@ void need_same_graph(const Model& model, const Model& again, const char* when) {
 }  // namespace
 
 void check_spec(const Model& model) {
-  if (!model.net) refuse(model, "is missing: got a null pointer");
+  if (!model.net) fail(ErrorKind::usage, "spec", "the model '", model.name, "' has no network: got a null pointer");
   const Model again = built_again(model);
   need_same_variables(model, again);
   nn::tie(again.net->state_dict(), nn::ties_of(model.net->state_dict()), model.name);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
+#include "freight/base/strings.h"
 #include "freight/base/version.h"
 #include "freight/io/json_library.h"
 #include "freight/store/weights_source.h"
@@ -28,13 +28,7 @@ struct Measured {
   Interval interval = {};  // equal bounds: not known
 };
 
-std::string significant(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
-}
-
-// Text from files, in a line of Markdown that it cannot end, nor begin a tag in.
+// Text from files, escaped for a line of Markdown: it can neither end the line nor begin a tag.
 std::string inline_text(const std::string& text) {
   std::string out;
   for (const char c : printable(text)) {
@@ -44,7 +38,7 @@ std::string inline_text(const std::string& text) {
   return out;
 }
 
-// A YAML text: those of JSON are.
+// A string in YAML: every JSON string is one.
 std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -65,7 +59,7 @@ std::string name_of_data(const CardFacts& f) {
   return f.run && !f.run->data.empty() ? f.run->data : entry_of(*f.model, "data");
 }
 
-// The part of the data that the figures are of.
+// The split on which the metrics were computed.
 std::string part_of(const CardFacts& f) { return entry_of(*f.model, "held_out") == "val" ? "validation" : "test"; }
 
 std::vector<Measured> metrics_of(const CardFacts& f) {
@@ -115,14 +109,14 @@ std::string head(const CardFacts& f, const std::string& title) {
               "\n      split: ", part_of(f), "\n    metrics:\n");
   for (const Measured& m : metrics) {
     text += cat("    - type: ", quoted(m.name),
-                "\n      value: ", std::isfinite(m.value) ? significant(m.value) : "null", "\n");
+                "\n      value: ", std::isfinite(m.value) ? significant(m.value, 4) : "null", "\n");
   }
   return text + "---\n";
 }
 
 std::string about(const CardFacts& f) {
   const store::Bundle& m = *f.model;
-  std::string text = cat("A ", m.net() ? "network" : "model of tables", ", `", m.name(), "`, with ",
+  std::string text = cat("A ", m.net() ? "network" : "table model", ", `", m.name(), "`, with ",
                          with_commas(m.parameters()), " parameters");
   if (m.net()) text += cat(", for inputs of ", m.preprocessing.input);
   if (!m.classes.empty()) {
@@ -143,7 +137,7 @@ std::string data_section(const CardFacts& f) {
   if (f.run) {
     text += cat("| samples | ", with_commas(f.run->train_count), " for training, ", with_commas(f.run->test_count),
                 " for ", part_of(f), " |\n");
-    if (f.run->bad_samples > 0) text += cat("| skipped, as they cannot be read | ", f.run->bad_samples, " |\n");
+    if (f.run->bad_samples > 0) text += cat("| skipped (unreadable) | ", f.run->bad_samples, " |\n");
   }
   if (const std::string target = entry_of(*f.model, "target"); !target.empty()) {
     text += cat("| target column | ", inline_text(target), " |\n");
@@ -157,9 +151,9 @@ std::string metrics_section(const CardFacts& f) {
   std::string text = cat("\n## Metrics\n\n| metric (", part_of(f), " set) | value | 95 % interval |\n|---|---|---|\n");
   for (const Measured& m : all) {
     const bool known = m.interval.high > m.interval.low;
-    text +=
-        cat("| ", m.name, " | ", significant(m.value), " | ",
-            known ? cat(significant(m.interval.low), " to ", significant(m.interval.high)) : std::string("-"), " |\n");
+    text += cat("| ", m.name, " | ", significant(m.value, 4), " | ",
+                known ? cat(significant(m.interval.low, 4), " to ", significant(m.interval.high, 4)) : std::string("-"),
+                " |\n");
   }
   return text;
 }
@@ -174,11 +168,11 @@ std::string training_section(const CardFacts& f) {
   const RunRecord& r = *f.run;
   constexpr double kHour = 3600;
   const auto hours = [&](double seconds) {
-    return seconds > 0 ? cat(significant(seconds / kHour), " h") : std::string();
+    return seconds > 0 ? cat(significant(seconds / kHour, 4), " h") : std::string();
   };
   const auto watt_hours = [&](const char* name) {
     const double value = r.plan_figure(name);
-    return value > 0 ? significant(value) : std::string();
+    return value > 0 ? significant(value, 4) : std::string();
   };
   const auto bytes = [](double b) { return b > 0 ? human_bytes(b) : std::string(); };
   const double planned = r.plan_figure("planned_step_seconds") * static_cast<double>(r.steps);
@@ -189,7 +183,7 @@ std::string training_section(const CardFacts& f) {
                                watt_hours("measured_watt_hours").empty() ? "not measured: no power counter can be read"
                                                                          : watt_hours("measured_watt_hours") + " Wh");
   text += planned_and_measured("memory", bytes(r.planned_bytes), bytes(r.measured_bytes));
-  text += cat("\n", with_commas(r.steps), " steps on ", inline_text(r.device), ", ", r.compute, ", by Freight ",
+  text += cat("\n", with_commas(r.steps), " steps on ", inline_text(r.device), ", ", r.compute, ", with Freight ",
               inline_text(r.version), ":\n\n    ", printable(r.command), "\n");
   return text;
 }
@@ -209,20 +203,22 @@ std::string license_section(const CardFacts& f) {
 std::string limits_section(const CardFacts& f) {
   const store::Bundle& m = *f.model;
   std::string text = "\n## Limits\n\n";
-  if (!m.classes.empty()) text += "- Every input gets one of the classes above, also one that shows none of them.\n";
+  if (!m.classes.empty())
+    text += "- Every input is assigned one of the classes above, even if it shows none of them.\n";
   if (part_of(f) == "validation" || m.net()) {
     text += cat("- The ", part_of(f),
                 " set may have guided the training (the best epoch, early stopping, settings that "
                 "were compared): the figures are optimistic then.\n");
   }
   text +=
-      "- The figures hold for data like the ones it was measured on. Other sources, times and groups were not tested, "
-      "nor fairness and robustness.\n";
+      "- The figures apply to data like those it was evaluated on. Other sources, times and groups were not tested, "
+      "nor were fairness and robustness.\n";
   constexpr int64_t kFew = 200;
   if (f.run && f.run->test_count > 0 && f.run->test_count < kFew) {
-    text += cat("- It was measured on ", f.run->test_count, " samples only: the intervals are wide.\n");
+    text += cat("- It was evaluated on only ", f.run->test_count, " samples: the intervals are wide.\n");
   }
-  if (m.preprocessing.text() && m.net()) text += cat("- Texts are cut after ", m.preprocessing.input[0], " tokens.\n");
+  if (m.preprocessing.text() && m.net())
+    text += cat("- Texts are truncated to ", m.preprocessing.input[0], " tokens.\n");
   if (m.net() && !m.preprocessing.text() && m.preprocessing.input.rank() == 3) {
     text += cat("- Images are scaled to ", m.preprocessing.input[1], "x", m.preprocessing.input[2],
                 " pixels: smaller details are lost.\n");

@@ -12,21 +12,24 @@ namespace freight::report {
 
 struct CardFacts {
   const store::Bundle* model = nullptr;
-  const RunRecord* run = nullptr;           // null for a model without its run: the card then has what the file says
-  std::string file;                         // of the model, as its commands name it: "model.safetensors", "model.onnx"
-  std::vector<metrics::Score> scores = {};  // with their intervals; empty: the accuracy of the run with its interval
+  const RunRecord* run = nullptr;  // null for a model without its run: the card then has only what the file says
+  std::string file;                // the model's file as shown in its commands: "model.safetensors", "model.onnx"
+  std::vector<metrics::Score> scores =
+      {};  // with intervals; empty: the metrics of the run, an interval for the accuracy
 };
 std::string model_card(const CardFacts& facts);
 
-// Writes README.md into a folder; false where there is one that is not a card of Freight's, which stays.
+// Writes README.md into a folder. Returns false, and keeps the file, if there is one that Freight did not write.
 bool write_card(const std::string& folder, const std::string& card);
-// The card of a saved model, with the figures of its run if the file is in a run's directory. Models of tables are
-// measured on their validation set for the intervals; what fails in that is left out. `file`: as in CardFacts.
+// The card of a saved model, with the figures of its run if the file is in a run's directory. Table models are
+// evaluated on their validation set for the intervals; if that fails, the intervals are left out. `file`: as in
+// CardFacts.
 std::string card_of(const store::Bundle& model, const std::string& path, const std::string& file);
-// That of a run that is complete, into its directory; false as write_card.
+// Writes the card of a completed run into its directory. The result is that of write_card.
 bool write_run_card(const std::string& run);
 
-// The 95 % interval of a share, by the score method (Wilson 1927): right also for small counts, near 0 and near 1.
+// The 95 % confidence interval of a fraction by the score method (Wilson 1927), which also holds for small counts and
+// near 0 and 1.
 struct Interval {
   double low = 0, high = 0;
 };

@@ -109,7 +109,7 @@ class HeldOutPart {
   }
 
   const store::Bundle& bundle_;
-  std::optional<train::MeasuredRows> rows_;  // for a model of tables
+  std::optional<train::MeasuredRows> rows_;  // for a table model
   std::optional<data::Dataset> set_;
   data::TextSet texts_;
   Array labels_;

@@ -1,6 +1,6 @@
 // Examines a saved model: it predicts the held-out part of its data sample by sample through deploy::Predictor, as it
 // does for a user's inputs. For classes the result has the confusion matrix and the most confident errors; for a
-// regression the errors of each output; for a model of tables also how it uses the columns.
+// regression the errors of each output; for a table model also how it uses the columns.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -69,7 +69,7 @@ struct Examination {
   std::vector<std::string> score_notes;              // metrics that the labels do not allow
   std::vector<OutputErrors> outputs;                 // for a regression
   std::vector<Residual> residuals;                   // of the first output
-  std::optional<TableExamination> table;             // for a model of tables
+  std::optional<TableExamination> table;             // for a table model
   std::vector<std::pair<std::string, std::string>> provenance;  // as in the model file
 
   bool classification() const { return outputs.empty(); }

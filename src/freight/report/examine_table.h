@@ -1,4 +1,4 @@
-// Examines a model of tables on held-out rows: permutation importance of each column, mean SHAP values, partial
+// Examines a table model on held-out rows: permutation importance of each column, mean SHAP values, partial
 // dependence, and the worst predictions.
 #pragma once
 #include <functional>

@@ -58,7 +58,7 @@ Array cut(const Array& all, int64_t i) {
   return out;
 }
 
-// Models of tables compute in doubles: an integer that is not a double would silently become its neighbor.
+// Table models compute in doubles: an integer that is not a double would silently become its neighbor.
 void need_doubles(const NamedTensor& t, const std::string& name) {
   if (t.type != DataType::int64) return;
   for (int64_t i = 0; i < t.values.numel(); ++i) {
@@ -134,7 +134,7 @@ void ServedModel::describe() {
     Json levels = Json::array();
     for (size_t i = 0; i < std::min(c.levels.size(), kMostLevels); ++i) levels.push_back(c.levels[i]);
     fields.push_back({{"name", source}, {"kind", kind_of(c)}, {"categories", c.levels.size()}, {"levels", levels}});
-    take(source, c.takes_texts() ? "BYTES" : "FP64", {-1}, {1});  // models of tables compute in doubles
+    take(source, c.takes_texts() ? "BYTES" : "FP64", {-1}, {1});  // table models compute in doubles
   }
   if (!reads_rows()) {
     const Json shape = text() ? Json::array({-1}) : shape_json(input);

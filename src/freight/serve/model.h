@@ -32,7 +32,7 @@ class ServedModel {
   const std::string& card() const { return card_; }
 
   // The samples of an infer request: the input "input" (FP32 0..1, or UINT8 0..255, both (N, ...)), "text" (BYTES (N))
-  // or "tokens" (INT32 (N, T), padded with 0); for a model of tables an input (N) per column, by its name. Throws
+  // or "tokens" (INT32 (N, T), padded with 0); for a table model an input (N) per column, by its name. Throws
   // Error(usage or data) that begins with `name`.
   std::vector<Array> samples(InferRequest& request, const std::string& name) const;
   // The sample of a table with a header and one row, or of a JSON object {"column": number, text or null}, for a model
@@ -41,7 +41,7 @@ class ServedModel {
   Array sample_of_json(const std::string& text, const std::string& name) const;
   // Warnings about what did not occur in training: a category, a number so large, a missing value.
   std::vector<std::string> row_warnings(const Array& sample) const;
-  // Throws if a result is NaN or infinite, which JSON cannot express: for a model of tables Error(data) that names the
+  // Throws if a result is NaN or infinite, which JSON cannot express: for a table model Error(data) that names the
   // column responsible, since any number is accepted there; for others Error(diverged). `results` are those of
   // `samples`, in order; samples may be empty for models that are not of tables.
   void check_results(const Array& results, const std::vector<Array>& samples) const;

@@ -12,6 +12,7 @@
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
+#include "freight/base/usage.h"
 #include "freight/io/digest.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
@@ -109,7 +110,7 @@ class Repository {
     endpoint_ = env::get("HF_ENDPOINT", address);
     while (ends_with(endpoint_, "/")) endpoint_.pop_back();
     if (!starts_with(endpoint_, "https://") && !starts_with(endpoint_, "http://")) {
-      fail(ErrorKind::usage, "HF_ENDPOINT", "expected an address, https://..., got ", excerpt(endpoint_));
+      refuse_text("HF_ENDPOINT", "an address, https://...", endpoint_);
     }
     std::string cache = env::get("HF_HUB_CACHE");
     if (cache.empty()) {

@@ -124,7 +124,7 @@ LocalWeights find_address(const std::string& text, const WeightsOptions& options
   std::string folder = torch_folder();
   if (sha256.empty()) {
     const std::string cache = cache_path("weights");
-    if (cache.empty()) fail(ErrorKind::usage, "FREIGHT_CACHE", "is not set, and there is no folder for downloads");
+    if (cache.empty()) refuse_unset("FREIGHT_CACHE", ", and there is no folder for downloads");
     const auto* bytes = reinterpret_cast<const uint8_t*>(address.data());
     folder = cat(cache, "/", io::sha256({bytes, address.size()}).substr(0, 16));
   }

@@ -318,7 +318,7 @@ class TableReader {
     }
     const std::string& task = source_.task;
     if (task == "classes" && source_.values) {
-      fail(ErrorKind::usage, "--task", "got classes, and the model or its --objective is for regression");
+      refuse_value("--task", "classes", "the model or its --objective is for regression");
     }
     if (task == "values" || task == "counts" || source_.values || source_.ranking) return;
     out_.shape.classes = classes_of(target_column(), task == "classes" ? Classes::asked : Classes::by_cells);

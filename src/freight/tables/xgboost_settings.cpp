@@ -152,8 +152,7 @@ TreeSettings tree_settings(const train::Config& c, const RowData& data, const Xg
   check_objective(c, data, library, s.objective);
   if (data.test.count() == 0) {
     if (c.early_stop > 0) {
-      fail(ErrorKind::usage, "--early-stop", "got ", c.early_stop,
-           ", which needs a validation set, and --val-split 0 leaves none");
+      refuse_value("--early-stop", cat(c.early_stop), "it needs a validation set, and --val-split 0 leaves none");
     }
     s.early_stop = 0;
   }

@@ -84,8 +84,10 @@ std::vector<double> class_weights(const std::string& setting, const ClassCounts&
   for (const auto& [name, weight] : j.items()) {
     const auto at = std::find(classes.names.begin(), classes.names.end(), name);
     if (at == classes.names.end()) {
-      fail(ErrorKind::usage, kFlag, "names class ", excerpt(name), ", the data has ", join(classes.names, ", "),
-           did_you_mean(name, classes.names));
+      refuse_unknown(kFlag, {.kind = "class",
+                             .got = name,
+                             .known = classes.names,
+                             .all = cat("; the data has ", join(classes.names, ", "))});
     }
     weights[static_cast<size_t>(at - classes.names.begin())] = weight.get<double>();
   }

@@ -429,7 +429,7 @@ void need_flags_of(const Trained& trained, const Config& c,
     if (usual && !(flag_is_given && flag_is_given(flag))) continue;
     const char* const of = f.member.kind == FlagKind::network ? "networks"
                            : f.member.kind == FlagKind::trees ? "tree models"
-                                                              : "models of tables";
+                                                              : "table models";
     const bool label = flag == "--label-column";
     refuse_flag_of(flag, of, cat("this run trains ", trained.name, label ? ": --target names the target column" : ""));
   }

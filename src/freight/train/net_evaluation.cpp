@@ -8,6 +8,7 @@
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
+#include "freight/base/usage.h"
 #include "freight/metrics/decision.h"
 #include "freight/models/loss.h"
 #include "freight/train/metric.h"
@@ -50,7 +51,7 @@ void settle_metric(NetRun& p) {
   const Config& c = p.config;
   if (c.metric == Config().metric) return;
   const models::Model& model = p.net->model;
-  const auto refuse = [&](const std::string& why) { fail(ErrorKind::usage, "--metric", "got ", c.metric, ": ", why); };
+  const auto refuse = [&](const std::string& why) { refuse_value("--metric", c.metric, why); };
   if (model.own.loss || model.own.metric) refuse("the program has an objective of its own, Objective::metric");
   if (model.language_model()) refuse("a language model has its loss and perplexity");
   if (models::regresses(model.loss) && model.classes() > 1) {
@@ -138,9 +139,9 @@ void settle_evaluation(NetRun& p) {
       fail(ErrorKind::usage, flag, "needs a validation set: ", c.data, " has none");
     }
   }
-  if (c.min_improvement > 0 && c.early_stop <= 0 && !plateau) {
-    fail(ErrorKind::usage, "--min-improvement", "is for --early-stop N and --lr-scheduler plateau: neither is given");
-  }
+  requires_flag({"--min-improvement", c.min_improvement > 0},
+                {"--early-stop N or --lr-scheduler plateau", c.early_stop > 0 || plateau},
+                "it is the least that counts as an improvement for them");
   if (p.stores_best() && !p.recorded) {
     fail(ErrorKind::usage, c.early_stop > 0 ? "--early-stop" : "--metric",
          "stores the weights of the best epoch, and this run writes nothing (PrepareOptions::recorded)");

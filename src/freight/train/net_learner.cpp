@@ -402,7 +402,7 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
   if (r.text_column) load.text.text_column = *r.text_column;
   for (const auto& [flag, given] :
        {std::pair{"--target", r.target.has_value()}, {"--group-column", r.group_column.has_value()}}) {
-    if (given) refuse_flag_of(flag, "models of tables", cat(path, " is a network"));
+    if (given) refuse_flag_of(flag, "table models", cat(path, " is a network"));
   }
   if (r.label_column) load.text.label_column = *r.label_column;
   load.images.held_out = r.split == "test" ? data::HeldOut::test : data::HeldOut::validation;

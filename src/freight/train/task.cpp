@@ -319,7 +319,7 @@ void set_loss(models::Model& model, const Config& config) {
   models::parse_loss(config.loss, loss);  // validate() has refused other words
   if (loss == model.loss) return;
   if (model.language_model()) {
-    fail(ErrorKind::usage, "--loss", "got ", config.loss, ": language models have cross_entropy");
+    refuse_value("--loss", config.loss, "language models have cross_entropy");
   }
   model.loss = loss;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "freight/base/error.h"
+#include "freight/base/usage.h"
 #include "freight/data/tokens.h"
 #include "freight/train/evaluate.h"
 #include "freight/train/task.h"
@@ -154,7 +155,7 @@ class TextTask : public Task {
     int64_t length = c_.max_length;
     if (length == 0) length = spec.net ? spec.input.shape[0] : kUsualLength;
     if (spec.net && !spec.takes({length})) {
-      fail(ErrorKind::usage, "--max-length", "got ", length, ", ", c_.model, " takes ", spec.input.shape[0], " tokens");
+      refuse_value("--max-length", cat(length), cat(c_.model, " takes ", spec.input.shape[0], " tokens"));
     }
     preprocessing_.input = {length};
     preprocessing_.keep = c_.truncation_side == "left" ? data::Keep::end : data::Keep::start;
