@@ -51,7 +51,7 @@ std::string entry_of(const store::Bundle& model, const std::string& key) {
 std::string task_of(const store::Bundle& model) {
   if (!model.net()) return model.classes.empty() ? "tabular-regression" : "tabular-classification";
   if (model.preprocessing.text()) return model.model.language_model() ? "text-generation" : "text-classification";
-  if (model.preprocessing.pictures() && model.model.loss == models::Loss::cross_entropy) return "image-classification";
+  if (model.preprocessing.pictures() && !model.classes.empty()) return "image-classification";
   return "other";
 }
 
