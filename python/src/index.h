@@ -22,7 +22,7 @@ struct Selection {
   View base;
   std::vector<int> axes;      // of base that index arrays replace
   std::vector<View> indices;  // i64, one per entry of axes
-  int result_axis = 0;        // where the axes of the broadcast index arrays stand in the result
+  int result_axis = 0;        // the position of the broadcast index arrays' axes in the result
   bool has_arrays() const { return !axes.empty(); }
 };
 // IndexError for too many indices, indices out of range, and masks of another shape.

@@ -52,7 +52,7 @@ struct Loop {
         steps[k][a] = repeats ? 0 : v.strides[a - missing] * static_cast<int64_t>(v.item_size());
       }
     }
-    // Largest strides first, by the first view that tells two axes apart.
+    // Largest strides first, by the first view in which the strides of two axes differ.
     std::stable_sort(order.begin(), order.begin() + axes, [&](int a, int b) {
       for (int k = 0; k < N; ++k) {
         const int64_t x = std::abs(steps[k][a]), y = std::abs(steps[k][b]);

@@ -119,14 +119,14 @@ TEST_F(Imbalance, TablesTakeTheSameFlagsOrRefuseThem) {
     all.insert(all.end(), more.begin(), more.end());
     return train("table.csv", "table", all);
   };
-  const Ran ruled = table({"--model", "linear", "--threshold", "recall=0.9"});
+  const Ran ruled = table({"--model", "logistic", "--threshold", "recall=0.9"});
   EXPECT_EQ(ruled.code, 0) << ruled.err;
   EXPECT_TRUE(store::load_bundle(path("table/model.safetensors")).threshold);
   for (const Words& flag : {Words{"--loss", "focal"},
                             {"--sample-by", "class"},
                             {"--calibration", "temperature"},
                             {"--min-improvement", "0.1"}}) {
-    const Ran r = table({"--model", "linear", flag[0], flag[1]});
+    const Ran r = table({"--model", "logistic", flag[0], flag[1]});
     EXPECT_EQ(r.code, 2) << flag[0];
     EXPECT_NE(r.err.find(flag[0]), std::string::npos) << r.err;
   }

@@ -210,7 +210,7 @@ TEST(PlanCommand, WorldComparesNumbersOfDevices) {
       {{"--world", "2,4", "--rate-of-one", "9"}, "needs --world 1,"},
       {{"--world", "1,2", "--on", "Cart"}, "did you mean Card"},
       {{"--world", "4,2"}, "expected whole numbers from 1 to 1000000 in ascending order"},
-      {{"--world", "1,512"}, "a batch of 256 has no 512 parts"},
+      {{"--world", "1,512"}, "got 512 devices for a batch of 256: expected a sample for each"},
       {{"--world", "1,4", "--shards", "2"}, "got 4 devices for 2 shards: use --shards 4 or fewer devices"},
       {{"--world", "1,2", "--devices", "2"}, "cannot be combined with --devices"},
       {{"--world", "1,2", "--csv"}, "cannot be combined with --csv"}};

@@ -130,7 +130,7 @@ TEST_P(CudaTransformer, TrainsIn16BitsAsOnTheCpuWithAttentionByTheLibrary) {
     seed(3);
     return train::trained(backend, transformer(), 2, kSteps, 0.02, {}, type);
   };
-  const train::Trained expected = run("cpu", DType::f32), got = run("cuda:0", compute);
+  const train::TrainedNet expected = run("cpu", DType::f32), got = run("cuda:0", compute);
   EXPECT_EQ(fake().library_attentions, kSteps * 2 * 2);  // layers, forward and backward
   EXPECT_EQ(fake().captures, 1);
   int narrow = 0;

@@ -203,7 +203,7 @@ TEST_P(NetsInF16, TrainAsWithoutFusionsWithOneLaunchPerStepAndLessMemory) {
     seed(3);
     return train::trained(backend, models::create(GetParam().name, GetParam().options), 2, 3, GetParam().lr, {}, type);
   };
-  const train::Trained got = run("cuda:0", DType::f16);
+  const train::TrainedNet got = run("cuda:0", DType::f16);
   EXPECT_EQ(fake().captures, 1);
   EXPECT_EQ(fake().graph_launches, 2);
   int convolutions = 0;  // of eights of channels
@@ -213,11 +213,11 @@ TEST_P(NetsInF16, TrainAsWithoutFusionsWithOneLaunchPerStepAndLessMemory) {
   }
   EXPECT_EQ(steps_with(*got.plan, "moments:"), convolutions);
   EXPECT_EQ(steps_with(*got.plan, "normed:"), 2 * GetParam().normed);
-  const train::Trained exact = run("cpu", DType::f32);
+  const train::TrainedNet exact = run("cpu", DType::f32);
   EXPECT_NEAR(got.losses[0], exact.losses[0], 1e-2 * (1 + exact.losses[0]));
   const Told none("FAKE_CUDNN_HAS_NO_FUSIONS");
   clear_plan_cache();
-  const train::Trained apart = run("cuda:0", DType::f16);
+  const train::TrainedNet apart = run("cuda:0", DType::f16);
   EXPECT_EQ(steps_with(*apart.plan, "moments:"), 0);
   if (GetParam().activations) {
     EXPECT_LT(got.plan->arena_bytes(), apart.plan->arena_bytes());

@@ -27,7 +27,7 @@ models::Model transformer() {
 
 class CudaOffload : public OnFake, public ::testing::WithParamInterface<OffloadedNet> {
  protected:
-  static train::Trained run(const ArenaLimit& limit) {
+  static train::TrainedNet run(const ArenaLimit& limit) {
     FakeCuda& f = fake();
     f.captures = f.graph_launches = 0;
     f.copies_to_host = f.copies_to_host_hidden = f.graph_copies = f.graph_copies_hidden = 0;
@@ -38,7 +38,7 @@ class CudaOffload : public OnFake, public ::testing::WithParamInterface<Offloade
 };
 
 TEST_P(CudaOffload, CopiesRunBesideKernelsAndTheBitsAreTheSame) {
-  const train::Trained whole = run({});
+  const train::TrainedNet whole = run({});
   const int64_t pinned = fake().live_pinned;
   ASSERT_EQ(fake().graph_copies, 0);
   const size_t bytes = whole.plan->arena_bytes() * static_cast<size_t>(GetParam().percent) / 100;
@@ -46,7 +46,7 @@ TEST_P(CudaOffload, CopiesRunBesideKernelsAndTheBitsAreTheSame) {
   for (const char* graphs : {"1", "0"}) {
     SCOPED_TRACE(cat("FREIGHT_CUDA_GRAPH=", graphs));
     const ScopedEnvironment mode("FREIGHT_CUDA_GRAPH", graphs);
-    const train::Trained t = run(limit);
+    const train::TrainedNet t = run(limit);
     EXPECT_EQ(t.losses, whole.losses);
     EXPECT_EQ(t.states, whole.states);
     EXPECT_EQ(fake().live_pinned, pinned);  // all of it was given back

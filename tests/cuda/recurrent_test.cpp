@@ -199,10 +199,10 @@ TEST_P(CudaRecurrentNets, TrainAsOnTheCpuWithOneLaunchPerStep) {
 }
 
 TEST_P(CudaRecurrentNets, TrainIn16BitsWithTheLayersInThem) {
-  const train::Trained expected = train::trained("cpu", make(), 4, kSteps, 0.02);
+  const train::TrainedNet expected = train::trained("cpu", make(), 4, kSteps, 0.02);
   for (const DType compute : {DType::bf16, DType::f16}) {
     fake().library_layers = 0;
-    const train::Trained got = train::trained("cuda:0", make(), 4, kSteps, 0.02, {}, compute);
+    const train::TrainedNet got = train::trained("cuda:0", make(), 4, kSteps, 0.02, {}, compute);
     EXPECT_EQ(fake().library_layers, kSteps * calls());
     for (const Op op : {Op::recurrent_layer, Op::recurrent_layer_grad}) {
       const Node* n = layer_of(*got.plan, op);
@@ -228,10 +228,10 @@ TEST_P(CudaRecurrentNets, TrainIn16BitsWithTheLayersInThem) {
 
 // What a layer keeps waits in host memory like any activation.
 TEST_P(CudaRecurrentNets, WithinALimitTheBitsAreTheSame) {
-  const train::Trained whole = train::trained("cuda:0", make(), 4, kSteps, 0.02);
+  const train::TrainedNet whole = train::trained("cuda:0", make(), 4, kSteps, 0.02);
   const size_t bytes = whole.plan->arena_bytes() * 7 / 10;
   for (const Offload mode : {Offload::activations, Offload::automatic, Offload::all}) {
-    const train::Trained t =
+    const train::TrainedNet t =
         train::trained("cuda:0", make(), 4, kSteps, 0.02, {.offload = mode, .bytes = bytes, .speed = {}});
     EXPECT_EQ(t.losses, whole.losses);
     EXPECT_EQ(t.states, whole.states);
@@ -239,9 +239,9 @@ TEST_P(CudaRecurrentNets, WithinALimitTheBitsAreTheSame) {
 }
 
 TEST_P(CudaRecurrentNets, ComputedAgainTheBitsAreTheSame) {
-  const train::Trained kept = train::trained("cuda:0", make(), 4, kSteps, 0.02);
+  const train::TrainedNet kept = train::trained("cuda:0", make(), 4, kSteps, 0.02);
   fake().library_layers = 0;
-  const train::Trained again = train::trained("cuda:0", make(), 4, kSteps, 0.02, {}, DType::f32, Recompute::all);
+  const train::TrainedNet again = train::trained("cuda:0", make(), 4, kSteps, 0.02, {}, DType::f32, Recompute::all);
   EXPECT_GE(fake().library_layers, kSteps * calls() + (GetParam().layers > 1));  // one alone makes no peak
   EXPECT_EQ(again.losses, kept.losses);
   EXPECT_EQ(again.states, kept.states);

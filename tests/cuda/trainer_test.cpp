@@ -56,11 +56,11 @@ TEST_F(CudaOnFake, WithoutGraphsTheBitsAreTheSame) {
     seed(3);
     return train::trained("cuda:0", models::create("mlp"), 4, 4, 0.05);
   };
-  const train::Trained graphs = run();
+  const train::TrainedNet graphs = run();
   const int64_t captures = fake().captures;
   EXPECT_GT(captures, 0);
   const ScopedEnvironment off("FREIGHT_CUDA_GRAPH", "0");
-  const train::Trained plain = run();
+  const train::TrainedNet plain = run();
   EXPECT_EQ(fake().captures, captures);
   EXPECT_EQ(plain.losses, graphs.losses);
   EXPECT_EQ(plain.states, graphs.states);

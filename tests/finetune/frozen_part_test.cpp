@@ -74,7 +74,7 @@ TEST(FrozenPart, TheGradientsOfTheRestAreThoseOfTheWhole) {
   auto features = compile([&](const Tensor& in) { return part.features(in); });
   auto of_whole = gradient(model), of_rest = gradient(rest);
   const auto expected = of_whole(x, y).to_vector<float>();
-  const auto mean = [&] { return nn::values_of(model.net->state_dict())[9].array.to_vector<float>(); };
+  const auto mean = [&] { return nn::values_of(model.net->state_dict())[10].array.to_vector<float>(); };
   const auto after = mean();  // the second step starts with it, and adds the same batch once more
   const auto got = of_rest(features(x).array().reshaped({4, 1, part.width()}), y).to_vector<float>();
   ASSERT_EQ(got.size(), expected.size());

@@ -68,6 +68,13 @@ TEST(Threshold, MeetsItsRuleWithTheBestOtherFigure) {
   }
 }
 
+TEST(Threshold, GivesAwayNothingOfItsFigureWithoutNeed) {
+  const Array answers = Array::of<float>({0.9f, 0.1f, 0.8f, 0.2f, 0.3f, 0.7f, 0.1f, 0.9f}, {4, 2});
+  const Array labels = Array::of<int64_t>({0, 0, 1, 1}, {4});
+  EXPECT_NEAR(threshold_by({"recall", 0.5}, answers, labels), 0.45, 1e-6) << "precision 1 with recall 1, not 0.5";
+  EXPECT_NEAR(threshold_by({"precision", 0.5}, answers, labels), 0.45, 1e-6);
+}
+
 TEST(Threshold, IsReadOrRefused) {
   EXPECT_EQ(parse_threshold_rule("recall=0.95").least, 0.95);
   EXPECT_EQ(parse_threshold_rule("precision=1").metric, "precision");

@@ -40,6 +40,7 @@ const std::vector<LayerRow>& layer_rows() {
       {R"({"type":"MaxPool2d","kernel":2})", f32({2, 3, 4, 6}, d)},
       {R"({"type":"MaxPool2d","kernel":[3,2],"stride":[2,1],"padding":[1,0],"ceil_mode":true})", f32({1, 2, 5, 6}, d)},
       {R"({"type":"AvgPool2d","kernel":3,"stride":2,"padding":1,"count_include_pad":false})", f32({2, 2, 5, 4})},
+      {R"({"type":"AvgPool2d","kernel":3,"stride":2,"ceil_mode":true,"divisor":5})", f32({2, 2, 6, 4})},
       {R"({"type":"AdaptiveAvgPool2d","output":[2,3]})", f32({2, 3, 5, 4})},
       {R"({"type":"Dropout","p":0.3})", f32({5, 13})},
       {R"({"type":"Flatten"})", f32({2, 3, 4, 2})},

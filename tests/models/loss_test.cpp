@@ -96,6 +96,70 @@ TEST(Loss, OfValuesIsTheMeanSquareAndOneColumnMayBeFlat) {
   EXPECT_NEAR(score(m, x, y, {.reduction = Reduction::sum}).loss.item<double>(), 5, 1e-6);
 }
 
+// With all weights 1 the predictions are 3.5 and 3, the errors 0.5 and 3.
+TEST(Loss, OfValuesMayBeAbsoluteOrHubers) {
+  const DeviceScope on("ref");
+  Model m = create("linear_regression", {.input = {4}});
+  for (const nn::NamedVariable& v : m.net->state_dict()) v.variable.set(1.0);
+  const Tensor x(kX), y(Array::of<float>({3, 6}, {2}));
+  m.loss = Loss::mae;
+  EXPECT_NEAR(score(m, x, y).loss.item<double>(), (0.5 + 3) / 2, 1e-6);
+  m.loss = Loss::huber;
+  EXPECT_NEAR(score(m, x, y).loss.item<double>(), (0.125 + 2.5) / 2, 1e-6);
+  EXPECT_NEAR(score(m, x, y, {.reduction = Reduction::sum}).loss.item<double>(), 0.125 + 2.5, 1e-6);
+  EXPECT_FALSE(tells_top1(m));
+}
+
+// The losses of two samples of three classes by their definitions, from the same logits.
+TEST(Loss, OfClassesMayBeFocalOrBinaryAndIsWeightedByClass) {
+  const DeviceScope on("ref");
+  seed(4);
+  Model m = from_spec(R"({"format":"freight-model-1","name":"t","input":[4],"net":[{"type":"Linear","out":3}]})");
+  const std::vector<double> z = score(m, Tensor(kX), Tensor(kY)).outputs.to_vector<double>();
+  double entropy[2], focal[2], binary[2];
+  for (int i = 0; i < 2; ++i) {
+    const double* const row = z.data() + 3 * i;
+    const int64_t label = kY.data<int64_t>()[i];
+    double sum = 0;
+    for (int k = 0; k < 3; ++k) sum += std::exp(row[k]);
+    const double p = std::exp(row[label]) / sum;
+    entropy[i] = -std::log(p);
+    focal[i] = (1 - p) * (1 - p) * entropy[i];
+    binary[i] = 0;
+    for (int k = 0; k < 3; ++k) binary[i] += std::log1p(std::exp(k == label ? -row[k] : row[k]));
+  }
+  const Array weights = Array::of<float>({0.5f, 7, 2}, {3});  // the samples are of classes 2 and 0
+  for (const auto& [loss, want] :
+       {std::pair{Loss::cross_entropy, entropy}, {Loss::focal, focal}, {Loss::bce, binary}}) {
+    SCOPED_TRACE(to_string(loss));
+    m.loss = loss;
+    const auto of = [&](const Array& y, const LossOptions& options) {
+      return score(m, Tensor(kX), Tensor(y), options).loss.item<double>();
+    };
+    EXPECT_NEAR(of(kY, {}), (want[0] + want[1]) / 2, 1e-5);
+    EXPECT_NEAR(of(kY, {.class_weights = weights}), (2 * want[0] + 0.5 * want[1]) / 2, 1e-5);
+    EXPECT_NEAR(of(kY, {.reduction = Reduction::sum, .class_weights = weights}), 2 * want[0] + 0.5 * want[1], 1e-5);
+    // Mixed classes of which all is one class are that class.
+    const Array mixed = Array::of<float>({0, 0, 1, 1, 0, 0}, {2, 3});
+    EXPECT_NEAR(of(mixed, {.class_weights = weights}), (2 * want[0] + 0.5 * want[1]) / 2, 1e-5);
+  }
+}
+
+TEST(Loss, ATemperatureScalesTheLogitsOfLossAndPredictions) {
+  const DeviceScope on("ref");
+  seed(4);
+  Model m = from_spec(R"({"format":"freight-model-1","name":"t","input":[4],"net":[{"type":"Linear","out":3}]})");
+  const Scored plain = score(m, Tensor(kX), Tensor(kY));
+  m.temperature = 2;
+  const Scored scaled = score(m, Tensor(kX), Tensor(kY));
+  const std::vector<double> z = plain.outputs.to_vector<double>(), half = scaled.outputs.to_vector<double>();
+  for (size_t i = 0; i < z.size(); ++i) EXPECT_NEAR(half[i], z[i] / 2, 1e-6);
+  EXPECT_NE(plain.loss.item<double>(), scaled.loss.item<double>());
+  const std::vector<double> p = answers_of(m, scaled.outputs).to_vector<double>();
+  EXPECT_NEAR(std::log(p[0] / p[1]), (z[0] - z[1]) / 2, 1e-4);
+  EXPECT_NEAR(p[0] + p[1] + p[2], 1, 1e-6);
+}
+
 // Logits (2, 3, V = 4) that are a function of the token alone.
 TEST(TokenLoss, LeavesWhatIsNotAskedOutOfMeanSumAndCount) {
   const DeviceScope on("ref");

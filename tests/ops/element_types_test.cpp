@@ -78,10 +78,10 @@ TEST(ElementTypes, OfSignaturesAreThoseThatFunctionsTake) {
       }
       if (first == operands.size()) continue;
       for (const DType t : dtypes::kAll.list()) {
+        // Probabilities in place of classes have another shape.
+        if (is_floating(t) && kind == OperandKind::integer && stated.has(t)) continue;
         Trial& trial = trials[key + ")"][t];
         trial.expected = stated.has(t);
-        // Probabilities in place of classes have another shape.
-        if (is_floating(t) && kind == OperandKind::integer && trial.expected) continue;
         if (trial.taken) continue;
         // In 16 bits some want weights and statistics in f32.
         for (const bool only_first : {false, true}) {

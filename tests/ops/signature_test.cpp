@@ -106,7 +106,7 @@ std::vector<Function> functions_of(const std::string& header, const std::string&
   std::vector<Function> found;
   const auto structs = structs_of(text);
   static const std::regex kFunction(
-      "(?:[;}{] )(?:Tensor|Sorted|Pooled|BatchNormResult|LuFactor|Lu|SlogDet|Qr|Eigh|Eig|Eigvals|Svd|"
+      "(?:[;}{] )(?:Tensor|Sorted|Unique|Pooled|BatchNormResult|LuFactor|Lu|SlogDet|Qr|Eigh|Eig|Eigvals|Svd|"
       "LeastSquares|std::vector<Tensor>) (operator[^( ]+|\\w+)\\(");
   for (std::sregex_iterator m(text.begin(), text.end(), kFunction), end; m != end; ++m) {
     const size_t open = static_cast<size_t>(m->position() + m->length());

@@ -191,6 +191,46 @@ def index_add(a):
     return call("add", a=x, b=part)
 
 
+def index_put(a):
+    need(not a.get("accumulate", False), "`accumulate` of index_put")
+    need(all(i is not None and i.dtype == torch.int64 for i in a["indices"]), "indices that are masks or left out")
+    return call("index_put", x=a["x"], indices=list(a["indices"]), updates=a["values"])
+
+
+def index_fill(a):
+    x, axis = a["x"], a["dim"]
+    need(x.dim() > 0, "an axis of a tensor of rank 0")
+    shape = [a["index"].numel() if i == axis % x.dim() else n for i, n in enumerate(x.shape)]
+    updates = call("broadcast_to", x=a["value"], shape=shape) if isinstance(a["value"], torch.Tensor) else call(
+        "full", shape=shape, value=a["value"], dtype=DTYPES[x.dtype])
+    return call("scatter", x=x, index=flat(a["index"]), updates=updates, axis=axis)
+
+
+def select_scatter(a):
+    axis, index = a["dim"], a["index"]
+    start = index + a["x"].shape[axis] if index < 0 else index
+    return call("update_slice", x=a["x"], updates=call("unsqueeze", x=a["src"], axis=axis), start=start, axis=axis)
+
+
+def slice_scatter(a):
+    axis = a.get("dim", 0)
+    places = range(a["x"].shape[axis])[slice(a.get("start"), a.get("end"), a.get("step", 1))]
+    return call("scatter", x=a["x"], index=torch.tensor(list(places), dtype=torch.int64), updates=a["src"], axis=axis)
+
+
+def masked_select(a):
+    shape = list(torch.broadcast_shapes(a["x"].shape, a["mask"].shape))
+    x, mask = (call("broadcast_to", x=t, shape=shape) if list(t.shape) != shape else t for t in (a["x"], a["mask"]))
+    need(len(shape) > 0, "an axis of a tensor of rank 0")
+    return {"call": "x[...]", "x": x, "items": [mask]}
+
+
+def unique(a):
+    need(a.get("dim") is None, "`dim` of unique")
+    need(a.get("sorted", True), "`sorted=False` of unique, whose order PyTorch leaves open")
+    return call("unique", x=a["x"])
+
+
 def embedding(a):
     need(a.get("max_norm") is None, "`max_norm` of an embedding")
     need(not a.get("scale_grad_by_freq") and not a.get("sparse"), "`scale_grad_by_freq`, `sparse` of an embedding")
@@ -258,11 +298,8 @@ def topk(a):
     return {**c, "results": 2 if a["x"].unique().numel() == a["x"].numel() else 1}
 
 
-def cumsum(a):
-    x = a["x"]
-    if a.get("dtype") is not None and a["dtype"] != x.dtype:
-        x = call("cast", x=x, dtype=DTYPES[a["dtype"]])
-    return call("cumsum", x=x, axis=a["dim"])
+def cumulative(function):
+    return lambda a: call(function, x=in_dtype(a), axis=a["dim"])
 
 
 def in_dtype(a):
@@ -331,6 +368,14 @@ FUNCTIONS = {
     "take_along_dim": (["x", "indices", "dim"], take_along_dim),
     "index_select": (["x", "dim", "index"], lambda a: call("gather", x=a["x"], index=a["index"], axis=a["dim"])),
     "take": (["x", "index"], lambda a: call("x[...]", x=flat(a["x"]), items=[a["index"]])),
+    "index_put": (["x", "indices", "values", "accumulate"], index_put),
+    "index_copy": (["x", "dim", "index", "source"], lambda a: call(
+        "scatter", x=a["x"], index=flat(a["index"]), updates=a["source"], axis=a["dim"])),
+    "index_fill": (["x", "dim", "index", "value"], index_fill),
+    "select_scatter": (["x", "src", "dim", "index"], select_scatter),
+    "slice_scatter": (["x", "src", "dim", "start", "end", "step"], slice_scatter),
+    "masked_select": (["x", "mask"], masked_select),
+    "unique": (["x", "sorted", "return_inverse", "return_counts", "dim"], unique),
     "index_add": (["x", "dim", "index", "source", "alpha"], index_add),
     "nn.functional.embedding": (
         ["x", "index", "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse"], embedding),
@@ -345,7 +390,8 @@ FUNCTIONS = {
     "sort": (["x", "dim", "descending", "stable"], ordered("sort", 2)),
     "argsort": (["x", "dim", "descending", "stable"], ordered("argsort", 1)),
     "topk": (["x", "k", "dim", "largest", "sorted"], topk),
-    "cumsum": (["x", "dim", "dtype"], cumsum),
+    "cumsum": (["x", "dim", "dtype"], cumulative("cumsum")),
+    "cumprod": (["x", "dim", "dtype"], cumulative("cumprod")),
     "sum": (REDUCE, reduction("sum")), "mean": (REDUCE, reduction("mean")),
     "amax": (REDUCE, reduction("max")), "amin": (REDUCE, reduction("min")), "prod": (REDUCE, reduction("prod")),
     "var": (["x", "dim", "unbiased", "keepdim", "correction"], reduction("var")),

@@ -127,6 +127,11 @@ class Call {
   ArgumentValue value(const Parameter& p, const json& v) {
     using Kind = Parameter::Kind;
     if (v.is_null()) return NotGiven{};
+    if (p.kind == Kind::tensors) {
+      std::vector<Tensor> tensors;
+      for (const json& t : v) tensors.push_back(tensor(t));
+      return tensors;
+    }
     if (v.is_object()) return tensor(v);
     if (v.is_boolean()) return p.kind == Kind::flag ? ArgumentValue(v.get<bool>()) : int64_t{v.get<bool>()};
     if (v.is_number_integer()) return v.get<int64_t>();

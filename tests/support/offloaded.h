@@ -31,7 +31,7 @@ inline void trains_within_any_limit(const std::string& backend, const LimitedNet
     seed(3);
     return trained(backend, net.make(), net.batch, steps, 0.02, limit);
   };
-  const Trained whole = run({});
+  const TrainedNet whole = run({});
   EXPECT_EQ(transfers(*whole.plan), 0);
   EXPECT_NE(whole.losses.front(), whole.losses.back());
   PhiloxStream random(11, static_cast<uint64_t>(net.batch), 0);
@@ -40,13 +40,13 @@ inline void trains_within_any_limit(const std::string& backend, const LimitedNet
     const double share = 0.3 + 0.65 * random.uniform();
     const auto bytes = static_cast<size_t>(share * static_cast<double>(whole.plan->arena_bytes()));
     SCOPED_TRACE(cat(net.name, " on ", backend, " within ", fixed(100 * share, 0), " %, mode ", i % 3));
-    const Trained t = run({.offload = kModes[i % 3], .bytes = bytes, .speed = {}});
+    const TrainedNet t = run({.offload = kModes[i % 3], .bytes = bytes, .speed = {}});
     EXPECT_EQ(t.losses, whole.losses);
     EXPECT_EQ(t.states, whole.states);
     kept += t.plan->arena_bytes() <= bytes;
   }
   EXPECT_GE(kept, net.kept) << net.name << " on " << backend;
-  const Trained optimizer = run({.offload = Offload::optimizer, .bytes = 0, .speed = {}});
+  const TrainedNet optimizer = run({.offload = Offload::optimizer, .bytes = 0, .speed = {}});
   EXPECT_EQ(optimizer.losses, whole.losses);
   EXPECT_EQ(optimizer.states, whole.states);
   EXPECT_GT(transfers(*optimizer.plan), 0);

@@ -15,7 +15,7 @@
 
 namespace freight::train {
 
-struct Trained {
+struct TrainedNet {
   std::vector<double> losses;
   std::vector<std::pair<std::string, std::vector<float>>> states;  // of the net, then of the optimizer
   size_t weights = 0;                                              // how many are the net's
@@ -23,9 +23,9 @@ struct Trained {
 };
 
 // `limit`: on the arena, and what may be done to keep it; `compute`: f32, or the 16 bits of mixed precision.
-inline Trained trained(const std::string& backend, const models::Model& model, int64_t batch, int steps, double lr,
-                       const ArenaLimit& limit = {}, DType compute = DType::f32,
-                       Recompute recompute = Recompute::none) {
+inline TrainedNet trained(const std::string& backend, const models::Model& model, int64_t batch, int steps, double lr,
+                          const ArenaLimit& limit = {}, DType compute = DType::f32,
+                          Recompute recompute = Recompute::none) {
   seed(3);
   model.net->train();
   optim::SGD sgd(model.net->parameters(), {.lr = lr, .momentum = 0.9, .weight_decay = 1e-3});
@@ -34,7 +34,7 @@ inline Trained trained(const std::string& backend, const models::Model& model, i
       model, sgd, nullptr, {},
       {.backend = backend, .deterministic = true, .recompute = recompute, .compute = compute, .limit = limit});
   const Type x_type = model.batch_type(batch);
-  Trained t;
+  TrainedNet t;
   for (int s = 0; s < steps; ++s) {
     PhiloxStream random(7, static_cast<uint64_t>(s), 0);
     Array x(x_type.dtype, x_type.shape);
@@ -67,9 +67,9 @@ inline Trained trained(const std::string& backend, const models::Model& model, i
 inline void trains_as_on_the_cpu(const std::string& backend, models::Model (*make)(), int64_t batch, int steps,
                                  double lr) {
   seed(3);
-  const Trained expected = trained("cpu", make(), batch, steps, lr);
+  const TrainedNet expected = trained("cpu", make(), batch, steps, lr);
   seed(3);
-  const Trained got = trained(backend, make(), batch, steps, lr);
+  const TrainedNet got = trained(backend, make(), batch, steps, lr);
   for (size_t i = 0; i < expected.losses.size(); ++i) {
     EXPECT_NEAR(got.losses[i], expected.losses[i], 2e-4 * (1 + std::fabs(expected.losses[i]))) << "step " << i;
   }

@@ -236,9 +236,12 @@ TEST_F(UnbalancedTexts, AThresholdByRecallIsSavedAndUsedByEverything) {
 }
 
 TEST_F(UnbalancedTexts, AThresholdThatCannotBeMetIsSaidAndTheModelStored) {
+  std::string same = "text,label\n";  // one text of both classes has one probability
+  for (int i = 0; i < 120; ++i) same += cat("win a prize now,", i % 6 == 0 ? "spam" : "ham", "\n");
+  io::write_file_atomic(dir_ / "same.csv", std::string_view(same));
+  config_.data = dir_ / "same.csv";
   config_.threshold_rule = "precision=1";
   config_.epochs = 1;
-  config_.lr = 1e-6;
   const Result r = run(at("run"));
   EXPECT_FALSE(store::load_bundle(r.model_path).threshold);
   ASSERT_EQ(r.decisions.size(), 1u);
@@ -253,7 +256,7 @@ TEST_F(UnbalancedTexts, ATemperatureLowersTheLossThatEvaluationAndPredictionHave
   store::Bundle bundle = store::load_bundle(r.model_path);
   EXPECT_NE(bundle.model.temperature, 1);
   const double loss = learner_of(bundle).measure(store::load_bundle(r.model_path), r.model_path, {}).figures.loss;
-  EXPECT_EQ(loss, r.test.loss);
+  EXPECT_NEAR(loss, r.test.loss, 1e-6) << "in batches of other sizes";
   EXPECT_LT(loss, evaluations("run").back()["loss"].get<double>());
   const double temperature = bundle.model.temperature;
   deploy::Predictor scaled(bundle, {.deterministic = true});
@@ -266,6 +269,7 @@ TEST_F(UnbalancedTexts, ATemperatureLowersTheLossThatEvaluationAndPredictionHave
 }
 
 TEST_F(UnbalancedTexts, MetricsThatTheValidationClassesDoNotAllowAreRefusedAtOnce) {
+  std::filesystem::create_directories(dir_ / "one");
   io::write_file_atomic(dir_ / "one/train.csv", std::string_view(unbalanced_texts(100, 6)));
   io::write_file_atomic(dir_ / "one/test.csv", std::string_view("text,label\na b,ham\nc d,ham\n"));
   config_.data = dir_ / "one";

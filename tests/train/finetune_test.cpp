@@ -126,6 +126,7 @@ TEST_F(FineTuning, RatesOfLayersActInTheStep) {
   Config c = at("run");
   c.optimizer = "sgd";
   c.momentum = 0;
+  c.nesterov = false;
   c.max_steps = 1;
   c.head_lr = 1e-12;
   c.lr_scale = "conv2=0.5";
@@ -211,13 +212,15 @@ TEST_F(FineTuning, AStoppedRunOnKeptFeaturesGoesOnBitwise) {
   EXPECT_EQ(read_text(dir_ / "whole/model.safetensors"), read_text(dir_ / "parts/model.safetensors"));
 }
 
-TEST_F(FineTuning, MicroBatchesTakeKeptFeatures) {
+TEST_F(FineTuning, MicroBatchesAndClassWeightsTakeKeptFeatures) {
   std::vector<std::map<std::string, std::vector<float>>> models;
   for (const char* cache : {"off", "memory"}) {
     Config c = at(cache);
     c.freeze = "backbone";
     c.feature_cache = cache;
     c.grad_accum = 4;
+    c.class_weight = "balanced";
+    c.sample_by = "class";
     run(c);
     models.push_back(tensors(c.output_dir + "/model.safetensors"));
   }
@@ -229,12 +232,12 @@ TEST_F(FineTuning, SaysWhatPreventsThatFrozenLayersAreComputedOnce) {
     Config c = at("refused");
     c.freeze = "backbone";
     c.feature_cache = "memory";
+    c.overwrite = true;
     change(c);
     expect_error(ErrorKind::usage, {"--feature-cache: memory: the frozen layers cannot be computed once", why},
                  [&] { run(c); });
     c.feature_cache = "auto";
     c.max_steps = 1;
-    c.overwrite = true;
     run(c);
     EXPECT_NE(notes_.find(cat("computed in every epoch: ", why)), std::string::npos) << notes_;
   };

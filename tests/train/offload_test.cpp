@@ -20,9 +20,9 @@ TEST(WithinHalf, Resnet50TrainsToTheSameBits) {
     seed(3);
     return trained("cpu", models::create("resnet50", {.classes = 4, .size = {96, 96}}), 8, 2, 0.01, limit);
   };
-  const Trained whole = run({});
+  const TrainedNet whole = run({});
   const size_t half = whole.plan->arena_bytes() / 2;
-  const Trained t = run({.offload = Offload::automatic, .bytes = half, .speed = {}});
+  const TrainedNet t = run({.offload = Offload::automatic, .bytes = half, .speed = {}});
   EXPECT_EQ(t.losses, whole.losses);
   EXPECT_EQ(t.states, whole.states);
   EXPECT_LE(t.plan->arena_bytes(), half);
@@ -34,7 +34,7 @@ TEST(WithinHalf, Resnet18TrainsToTheSameBitsWithAllThatCanBeAway) {
     seed(3);
     return trained("cpu", models::create("resnet18", {.classes = 4, .size = {64, 64}}), 4, 2, 0.01, limit);
   };
-  const Trained whole = run({}), t = run({.offload = Offload::activations, .bytes = 1, .speed = {}});
+  const TrainedNet whole = run({}), t = run({.offload = Offload::activations, .bytes = 1, .speed = {}});
   EXPECT_EQ(t.losses, whole.losses);
   EXPECT_EQ(t.states, whole.states);
   const Graph& g = t.plan->graph();
@@ -46,7 +46,7 @@ TEST(OffloadPlans, BothArenasAreWhatIsAllocated) {
   seed(3);
   const models::Model model = models::create("lenet");
   const size_t whole = trained("cpu", model, 16, 1, 0.01).plan->arena_bytes();
-  const Trained t = trained("cpu", model, 16, 1, 0.01, {Offload::activations, whole * 6 / 10, {}});
+  const TrainedNet t = trained("cpu", model, 16, 1, 0.01, {Offload::activations, whole * 6 / 10, {}});
   ASSERT_GT(t.plan->host_bytes(), 0u);
   std::vector<std::shared_ptr<Storage>> states;
   for (Value v : t.plan->graph().leaves(Op::state)) {

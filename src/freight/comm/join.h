@@ -10,8 +10,8 @@
 
 namespace freight::comm {
 
-// nccl: the devices sum among themselves (base/device_collectives.h), and everything else is as with automatic.
-enum class Transport : uint8_t { automatic, shared_memory, gloo, nccl };
+// nccl: devices must sum among themselves; automatic: they do so if all ranks have CUDA devices and NCCL is found.
+enum class Transport : uint8_t { automatic, shared_memory, gloo, nccl };  // nccl: otherwise as automatic
 // Parses "auto", "shared", "gloo" and "nccl". Throws Error(usage) that names `flag` for another word.
 Transport parse_transport(const std::string& flag, const std::string& text);
 const char* to_string(Transport transport);  // its usual name: "shared memory", "Gloo", "NCCL"

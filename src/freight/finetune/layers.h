@@ -24,7 +24,7 @@ struct Layer {
 // before.
 std::vector<Layer> layers_of(const models::Model& model);
 
-// Whether a name matches a pattern of the shell: * and ? and [1-3]. A pattern that matches the path of a module matches
+// True if a name matches a shell-style pattern with *, ? and [1-3]. A pattern that matches the path of a module matches
 // all below it.
 bool matches(const std::string& pattern, const std::string& name);
 

@@ -157,6 +157,8 @@ LoadReport load_pretrained(models::Model& model, const std::string& path, const 
   for (const auto& [name, array] : entries) unused.push_back(name);
   const std::vector<Layer> layers = layers_of(model);
   const size_t head = first_of_head(layers, entries);
+  const auto auxiliary = static_cast<size_t>(std::count_if(
+      layers.begin(), layers.begin() + static_cast<std::ptrdiff_t>(head), [](const Layer& l) { return l.auxiliary; }));
   Matching m;
   for (size_t i = 0; i < layers.size(); ++i) {
     const bool replaceable = layers[i].auxiliary || i >= head;
@@ -174,8 +176,8 @@ LoadReport load_pretrained(models::Model& model, const std::string& path, const 
     }
   }
   (more == FileMayHaveMore::yes ? m.report.ignored : m.unexpected) = unused;
-  // A new head is the smaller part: a file of which less fits is another network's.
-  const bool mostly_new = m.report.initialized.size() > m.report.loaded.size();
+  // A new head has at most as many layers as what is loaded: a file of which less fits is another network's.
+  const bool mostly_new = layers.size() - head > head - auxiliary;
   if (const std::string faults = m.faults(unused); !faults.empty() || mostly_new) {
     fail(ErrorKind::checkpoint, path, "weights do not fit the model ", model.name, ": ", m.report.loaded.size(),
          " of its ", model.net->state_dict().size(), " tensors are in the file", faults, nearest_network(model, given));

@@ -1,4 +1,4 @@
-// What a fine-tuned network trains, and how fast: frozen layers, and parameter groups whose rates differ by layer.
+// Fine-tuning by layers: frozen layers, and parameter groups whose learning rates differ by layer.
 #pragma once
 #include <string>
 #include <vector>

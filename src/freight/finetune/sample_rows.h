@@ -1,6 +1,6 @@
-// Which values of a forward pass belong to one sample each, and which are the same in every step: what may be computed
-// once for a sample and kept. The answer follows from the kinds of the ops; composites are looked at by their
-// definitions, so that a normalization over the batch is found in whatever it is part of.
+// Finds the values of a forward pass that depend on one sample each, or on none, and so may be computed once per sample
+// and kept. This follows from the kinds of the ops; composites are examined by their definitions, so that a
+// normalization over the batch is found in every composite.
 #pragma once
 #include <functional>
 
@@ -8,7 +8,7 @@
 
 namespace freight::finetune {
 
-// What a value depends on. The batch has n samples.
+// The dependence of a value on the samples of a batch of n.
 enum class Dependence : uint8_t {
   constant,  // on no sample
   uniform,   // on no sample, and axis 0 has equal parts for all n

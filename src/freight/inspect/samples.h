@@ -1,4 +1,4 @@
-// What the checks of a data set keep of each image: a hash of its content, a thumbnail, and features from which a
+// The summary of each image for the checks of a data set: a hash of its content, a thumbnail, and features from which a
 // simple model predicts the class. Every image is decoded once.
 #pragma once
 #include <cstdint>

@@ -13,10 +13,10 @@
 
 namespace freight::io {
 
-// In lower-case hex; XXH3 in its canonical order, as `xxhsum -H2` prints it.
+// The hash in lower-case hex; XXH3 in its canonical order, as `xxhsum -H2` prints it.
 std::string sha256(ByteView bytes);
 std::string xxh3_128(ByteView bytes);  // the same by XXH3 of 128 bits
-// Of a file's content, which need not fit into memory. Throws Error(data) that names a file that cannot be read.
+// The SHA-256 of a file, which need not fit into memory. Throws Error(data) that names a file that cannot be read.
 std::string sha256_of(const std::string& path);
 
 struct PartHashes {                // The hashes of a file's parts.

@@ -51,7 +51,7 @@ struct GradientSumOptions {
   // part has no samples.
   std::function<std::shared_ptr<const Plan>()> first_plan;
 };
-// The summands are f32: gradients and whatever else a step adds over its parts. All ranks have the same ones.
+// Sums f32 summands, the same on all ranks: on devices with NCCL (Ranks::devices()), unless parts run side by side.
 std::unique_ptr<GradientSum> make_gradient_sum(const std::vector<Variable>& summands,
                                                const GradientSumOptions& options);
 // The memory that a GradientSum for summands of `bytes` needs in addition to the variables and the plans' arenas.

@@ -25,7 +25,7 @@ constexpr size_t kAlign = 16;  // floats: 64 bytes
 // Steps that are watched before it is chosen when sums are made; the first of them plans, the others are timed.
 constexpr int64_t kWatched = 4;
 
-// Not where the parts of all ranks meet first.
+// False if all parts are gathered before they are added, run side by side, or must first be copied from a device.
 bool may_overlap(const Sharding& s) {
   if (!s.ranks || !s.adds_by_rank() || side_by_side(s)) return false;
   if (s.ranks->world() == 1 || s.ranks->beside_host()) return false;

@@ -55,7 +55,7 @@ std::vector<int64_t> dealt(int64_t total, const std::vector<double>& weights, in
     wanted.push_back(static_cast<double>(total) * w / sum);
     parts.push_back(std::max(least, static_cast<int64_t>(std::floor(wanted.back()))));
   }
-  // The rest goes to whom it is owed most; what was lent to the small ones comes from whom has most beyond his due.
+  // The rest goes to the ranks furthest below their exact shares; what `least` gave is taken from those furthest above.
   const auto owed = [&](size_t i) { return wanted[i] - static_cast<double>(parts[i]); };
   int64_t left = total - std::accumulate(parts.begin(), parts.end(), int64_t{0});
   for (; left != 0; left -= left > 0 ? 1 : -1) {
@@ -81,7 +81,7 @@ ShardAssignment Sharding::deal() const {
   if (!ranks) return {.shards = shards};
   ShardAssignment deal{.shards = shards, .rank = ranks->rank(), .world = ranks->world()};
   if (ranks->weights().empty()) return deal;
-  // Shards of the contract are alike, and so one gets more of them; others are as large as it takes.
+  // In an exact sum all shards have the same size, so a faster rank gets more of them; otherwise its shards are larger.
   if (exact) deal.counts = dealt(shards, ranks->weights(), 1);
   if (!exact) deal.widths = dealt(batch_size, ranks->weights(), shards / deal.world);
   return deal;

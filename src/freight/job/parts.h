@@ -1,4 +1,4 @@
-// The division of a batch into shards, and of the shards among the ranks. train/part_step.h makes the step on them.
+// Parts, or shards, of a batch (micro-batches: what one forward and backward pass computes), assigned to the ranks.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -33,7 +33,7 @@ struct ShardAssignment {
 // Divides `total` into integers proportional to the weights, each at least `least`; total >= least * weights.size().
 std::vector<int64_t> dealt(int64_t total, const std::vector<double>& weights, int64_t least);
 
-// The division of the batches of a run into shards.
+// The division of the batches of a run into shards, on which train/part_step.h makes a step.
 struct Sharding {
   int64_t shards = 0;      // 0: the batch is not divided
   bool exact = false;      // bitwise the same results on any number of ranks

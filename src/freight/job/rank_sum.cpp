@@ -71,8 +71,8 @@ void RankSum::mark(size_t summand, double seconds) {
   parts_[summand].seconds = seconds;
   if (!pieces_.mark(summand) || mode_ == Mode::behind) return;
   published_.store(first_ + static_cast<uint32_t>(pieces_.complete()));
-  // The last piece is left to finish(), which comes at once: waking the thread would take longer. Nobody is woken who
-  // does not sleep, but naps or sums.
+  // The last piece is left to finish(), which is called at once: waking the thread would take longer. notify_one costs
+  // nothing while the thread naps or sums.
   if (pieces_.complete() < pieces_.count()) published_.notify_one();
 }
 

@@ -29,8 +29,8 @@ struct StepRequest {
 // Merges the requests of several ranks; the learning rate is that of the first rank that sets one.
 StepRequest merged(const std::vector<StepRequest>& by_rank);
 
-// Decides if the gradient all-reduce overlaps with the backward pass: where the plan predicts a gain, always, or never.
-enum class Overlap : uint8_t { automatic, yes, no };
+// When the all-reduce overlaps with the backward pass. automatic: with NCCL, or over a network if that saves 10 %.
+enum class Overlap : uint8_t { automatic, yes, no };  // yes: wherever possible
 // Parses "auto", "yes" or "no". Throws Error(usage) for another word.
 Overlap parse_overlap(const std::string& word);
 
@@ -73,7 +73,7 @@ class Ranks {
   // True if the devices are of several kinds. Equal sums then lead to weights that differ by rounding, so the others
   // copy rank 0's weights from time to time.
   bool unlike() const { return unlike_; }
-  // True if some rank's device has its own memory, so that sums are made in host memory after the step.
+  // True if some rank's device has its own memory: without NCCL, sums are made after the backward pass, on the host.
   bool beside_host() const { return beside_host_; }
   // Sets both from the device of each rank. A collective: all ranks call it.
   void exchange_devices(const std::string& description, bool own_memory);

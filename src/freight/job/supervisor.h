@@ -45,9 +45,9 @@ struct Supervision {
 };
 
 // Runs the job until it completes, is asked to stop, or cannot continue, and returns the end of its last start. All
-// processes are restarted if one was killed or ended with 7 (peer lost); a process that has been stopped for 5 s is
-// killed. A device is skipped if it is gone (exit code 4 after some steps), or its process failed three times within
-// ten steps. The job cannot continue if a process fails in another way, or fewer than `least` devices remain.
+// processes are restarted if one was killed or ended with 7 (peer lost); one that has been stopped for 5 s is killed. A
+// device is skipped if it is gone (exit code 4 after some steps), or failed three times within ten steps. The job
+// cannot continue after another failure, three ends with 7 within ten steps, or with fewer than `least` devices left.
 comm::JobEnd supervise(const Supervision& supervision);
 
 }  // namespace freight::job

@@ -115,7 +115,9 @@ double threshold_by(const ThresholdRule& rule, const Array& answers, const Truth
   for (const Operating& o : points) {
     if (!nearest || figure(o) > figure(*nearest)) nearest = &o;
     if (figure(o) < rule.least - kRounding) continue;
-    if (!chosen || other(o) >= other(*chosen)) chosen = &o;
+    const bool better =
+        chosen && (other(o) > other(*chosen) || (other(o) == other(*chosen) && figure(o) > figure(*chosen)));
+    if (!chosen || better) chosen = &o;
   }
   if (!chosen) {
     fail(ErrorKind::data, "--threshold", rule.metric, "=", rule.least, " cannot be met on the validation set",

@@ -19,9 +19,9 @@ ThresholdRule parse_threshold_rule(const std::string& text);
 // had.
 double threshold_by(const ThresholdRule& rule, const Array& answers, const Truth& truth);
 
-// The probability of the second of two classes above which it is told so that the metric is best, in the middle between
-// two that rows have (none is told above the highest); of equally good ones the nearest to 0.5, which is the best where
-// none is better.
+// The threshold above which the second of two classes is predicted so that the metric is best. It lies in the middle
+// between two probabilities of the rows; thresholds above the highest, where no row would be predicted as the class,
+// are not tried. Of equally good thresholds it is the nearest to 0.5, and 0.5 itself if none is better.
 double best_threshold(const Metric& metric, const Array& answers, const Truth& truth);
 
 // The temperature T > 0 for which probabilities f32 (N, K), raised to the power 1 / T and scaled to a sum of 1, have

@@ -35,8 +35,8 @@ struct Target {
 Metric metric_named(const std::string& name, const Target& target);
 // True for a metric of predicted classes, which hence depends on a threshold.
 bool reads_predicted_class(const Metric& metric);
-// True for those of them that some threshold makes the best; recall and precision, of which one alone has its best
-// where all or none are told, have no such threshold (metrics/decision.h has rules for them).
+// True for a metric of predicted classes that some threshold maximizes. Recall and precision have no such threshold,
+// since either alone is best if all or no samples are predicted positive (metrics/decision.h has rules for them).
 bool has_best_threshold(const Metric& metric);
 // The class that is predicted from the probabilities of `classes`: the most probable, and of equal ones the first; of
 // two classes the second if its probability is above `threshold`.
@@ -66,13 +66,13 @@ struct Score {
   std::string name;          // of the metric
   double value = 0;          // over all samples
   double low = 0, high = 0;  // the 95 % interval; both are `value` where there is none
-  enum class Interval {
-    known,
+  enum class Interval {      // what there is to say of the interval
+    known,                   // low and high are its bounds
     too_few,  // of the samples that it would need: 20 of the rarer class, or of all for what does not depend on classes
     none      // of a calibration error, whose estimate is larger than the error itself in small sets
-  } interval = Interval::known;
+  } interval = Interval::known;  // of this score
 };
-// "95 %: 0.91 to 0.97", or why there is none.
+// "(95 %: 0.91 to 0.97)", "(too few samples for an interval)", or "" for a metric that never has one.
 std::string interval_text(const Score& score);
 struct ScoreOptions {
   std::optional<double> threshold = {};  // as for score_of
@@ -84,7 +84,7 @@ struct ScoreOptions {
 // of both accuracy, balanced_accuracy, log_loss and ece; of values rmse, mae and r2; of a ranking ndcg, ndcg@10 and
 // map, whose intervals are drawn by queries. What the labels do not allow is left out (notes_on_scores). Intervals: of
 // shares of samples Wilson's (Probable inference, JASA 1927), of f1 by the share of right samples among those that are
-// of the class or told it, of a mean of recalls by those of each (Zou and Donner, Construction of confidence limits,
+// of the class or predicted, of a mean of recalls by those of each (Zou, Donner, Construction of confidence limits,
 // Statistics in Medicine 2008); of rankings the middle of what samples drawn with replacement have; of others normal
 // ones in a scale without bounds, by their spread. Throws Error(data) for values that a deviance is not defined for.
 std::vector<Score> scores_of(const Array& answers, const Truth& truth, const ScoreOptions& options = {});

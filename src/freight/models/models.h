@@ -15,8 +15,8 @@ namespace freight::models {
 // sum of a binary cross-entropy per class. Results and targets are values, (N, K) each: mse; huber, quadratic for
 // errors up to 1 and linear beyond; mae, the mean absolute error.
 enum class Loss { cross_entropy, mse, focal, bce, huber, mae };
-std::vector<std::string> loss_names();
-std::string to_string(Loss loss);  // "cross_entropy", "mse"
+std::vector<std::string> loss_names();  // of all losses, those of classes first
+std::string to_string(Loss loss);       // "cross_entropy", "mse"
 // True for losses of values, false for those of classes.
 bool regresses(Loss loss);
 // False for an unknown name.

@@ -28,10 +28,10 @@ enum class Offload : uint8_t {
 
 // "none", "auto", "all".
 const std::vector<std::string>& recompute_names();
-const std::string& to_string(Recompute recompute);
+const std::string& to_string(Recompute recompute);  // its name among these
 // "none", "activations", "optimizer", "all", "auto".
 const std::vector<std::string>& offload_names();
-const std::string& to_string(Offload offload);
+const std::string& to_string(Offload offload);  // its name among these
 // Throw Error(usage) for another word.
 Recompute parse_recompute(const std::string& word);
 Offload parse_offload(const std::string& word);  // as parse_recompute

@@ -1,5 +1,5 @@
-// Who sums over ranks while a plan runs: its all_reduce steps hand over what is ready, and the run goes on. Sees memory
-// only; job/rank_sum.h does it over comm, job/plan_sum.h by the devices themselves.
+// Sums over ranks during a run. An all_reduce step passes its tensor on, and the run continues. Implementations:
+// job/rank_sum.h (comm), job/plan_sum.h (devices), job/host_sum.h (parts side by side).
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -18,12 +18,12 @@ class Plan;
 // The sums over ranks of a plan, in the order of its steps.
 struct SumOrder {
   struct Sum {
-    std::string state;  // the name of the one that it updates; "" where it updates none
+    std::string state;  // the name of the state that it updates; "" if it updates none
     int64_t piece = 0;
   };
-  std::vector<Sum> behind = {};   // those that no other step reads
-  std::vector<Type> within = {};  // and those that one does
-  // The same for all plans that have equal sums in the same order, and for those that have the latter alone.
+  std::vector<Sum> behind = {};   // sums that no other step reads
+  std::vector<Type> within = {};  // types of the sums that a step reads
+  // Equal for plans with equal sums in the same order; hash_within covers only `within`.
   uint64_t hash = 0, hash_within = 0;
   bool any() const { return !behind.empty() || !within.empty(); }
 };
@@ -34,20 +34,20 @@ class Collectives {
   virtual ~Collectives() = default;
   // The memory that the data lies in; null: the host's.
   virtual DeviceMemory* memory() const { return nullptr; }
-  // A run begins, which may become a recording if it is `recordable`; `kept` numbers the one that the device has of
-  // such a run, or is 0. The result numbers the recording that the run is to be: another one than `kept` is made anew;
-  // 0: none. Ranks that must do the same agree on it here.
+  // Called before a run; ranks agree here on how they run it. `recordable`: the run could be recorded. `kept`: the
+  // number of an existing recording of it, or 0. Returns the recording to use: `kept` replays it, another number
+  // records the run first, 0 runs without a recording.
   virtual int64_t agree(const SumOrder&, bool recordable, int64_t kept) {
     return recordable ? std::max<int64_t>(kept, 1) : 0;
   }
   // This rank's `data` is ready to become the sum over all ranks, in place. Called in the order of the plan, by the
-  // thread that runs it, and returns at once; the plan touches the data no more in this run.
+  // thread that runs it, and returns at once. No later step of this run uses the data.
   virtual void ready(void* data) = 0;
-  // The same where the steps that follow read the sum, which is made before it returns, or in the order of the device.
-  // `parts` are those of the runs that go on together (Executable::run_together), in host memory, or the one of a run
-  // by itself, in memory(). False: sums are there behind the run.
+  // As ready(), for a sum that later steps read: it is complete when this returns, or in the device's order. `parts`:
+  // one address per run, in host memory (Executable::run_together), or the address of a single run, in memory(). False:
+  // not supported, which ends the run with an error.
   virtual bool sum_within(std::span<void* const> /*parts*/, const Type&) { return false; }
-  // All steps were given to the device, and what they leave behind the last one. Part of a recording, as all above.
+  // Called when all steps are done or enqueued; makes the sums left. Recordings contain it, ready() and sum_within().
   virtual void run_ends() {}
   // A recording was enqueued.
   virtual void enqueued() {}

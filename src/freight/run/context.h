@@ -15,9 +15,9 @@ using RandomState = std::array<int64_t, 2>;
 struct Context {
   // Performs the plan's all_reduce steps (run/collectives.h); null: the process is the only rank, and they copy.
   Collectives* collectives = nullptr;
-  // The run draws from this and leaves the program's random state as it is; none: it draws from that, and moves it on.
+  // The random state that the run draws from, instead of the program's; empty: draws from that and advances it.
   std::optional<RandomState> random = {};
-  // So many runs follow each other as one piece of work where the device records; results are the last one's.
+  // The number of consecutive runs, which a device that records enqueues as one. Outputs are those of the last.
   int64_t times = 1;
 };
 

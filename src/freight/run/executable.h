@@ -25,12 +25,12 @@ struct RunOptions {
   // Pointwise results are rounded as if each node had a step of its own, though they share one: no product goes
   // unrounded into a sum. Where a graph is cut into plans then changes no bit.
   bool round_each = false;
-  // The states keep their elements: what depends on them alone (folded, packed weights) is computed at the first run.
+  // States never change: what depends only on them (folded or packed weights) is computed in the first run. See thaw().
   bool frozen = false;
-  // It says what may be done so that the arena stays within a limit. A plan that cannot is as near as it gets: compare.
+  // What may be done to keep the arena within a limit, as far as that is possible: check Plan::arena_bytes().
   ArenaLimit limit = {};
   std::vector<int32_t> host_states = {};  // numbers of the states that lie in host memory
-  SumCost sums = {};                      // over ranks: how their pieces are cut
+  SumCost sums = {};                      // the cost of a sum over ranks, by which gradients are cut into pieces
   friend bool operator==(const RunOptions&, const RunOptions&) = default;
 };
 
@@ -78,17 +78,17 @@ class Executable {
   void run(const std::vector<Array>& inputs, const std::vector<Array>& outputs, const Context& context = {});
   // The same with a timer around every step: seconds per step of the plan, 0 for those that run once.
   std::vector<double> run_timed(const std::vector<Array>& inputs, const std::vector<Array>& outputs);
-  // Runs of parts of a batch, side by side: each as far as its next sum over ranks that its plan reads (all_reduce),
-  // which `collectives` then make of what all have there (sum_within), in host memory, in place; and so on to the end.
-  // All have these sums in one order and of the same types. Each needs an arena of its own. Sums that no step reads are
-  // left to the caller: they stay as they are.
+  // Runs the parts of a batch side by side, each up to its next sum over ranks that its plan reads (all_reduce).
+  // `collectives` then adds the values of all parts in host memory (sum_within), and all continue. All plans must have
+  // the same sums in the same order, and each executable its own arena. Sums that no step reads are left to the caller:
+  // their tensors keep the values of the part.
   struct Joint {
     Executable* executable;
     std::vector<Array> inputs, outputs;
     std::optional<RandomState> random = {};  // Context
   };
   static void run_together(const std::vector<Joint>& all, Collectives& collectives);
-  // Frozen states have changed all the same: what depends on them alone is computed again at the next run.
+  // Call after frozen states have changed: the next run recomputes what depends on them.
   void thaw() { prepared_ = false; }
   const Plan& plan() const { return *plan_; }
 

@@ -38,14 +38,14 @@ class Plan {
   // Those that run once come first.
   const std::vector<PlanStep>& steps() const { return steps_; }
   size_t once_steps() const { return once_steps_; }
-  // The last steps of the queues of copies, for which the kernels' queue waits at the end of a run.
+  // The last steps of the copy queues; the kernels' queue waits for them at the end of a run.
   const std::vector<int32_t>& last_copies() const { return last_copies_; }
   const RunOptions& options() const { return options_; }
   size_t arena_bytes() const { return memory_.arena_bytes; }
   size_t host_bytes() const { return memory_.host_bytes; }  // of the arena in host memory
   size_t kept_bytes() const { return memory_.kept_bytes; }  // of what the steps that run once leave
   size_t lower_bound_bytes() const { return memory_.lower_bound_bytes; }
-  // How many of its kernels were guessed that measuring might change, and after how many runs that pays.
+  // The number of kernels chosen without measuring that measuring might change, and of runs after which it pays.
   size_t guesses() const { return guesses_; }
   int64_t runs_to_measure() const { return runs_to_measure_; }
   // Sum over all steps of a replay.
@@ -54,7 +54,7 @@ class Plan {
   std::mutex& run_mutex() const { return run_mutex_; }
 
  private:
-  // All of it, with the activations' live bytes within `limit` where the options say so.
+  // Does all the work of the constructor, with the activations' live bytes within `limit` if the options require it.
   void lower(Backend& device, size_t limit, ChoiceRule& rule);
   Graph source_;
   RunOptions options_;

@@ -19,11 +19,12 @@ struct ModelScore {
   double bytes = 0;                // the size of the saved model
 };
 
+// The result of a comparison, as run.json has it.
 struct Leaderboard {
-  std::string metric;
-  bool higher = false;         // true if higher is better
-  std::string pass = "round";  // a pass of the chosen learner's fit: "round" or "epoch"
-  int64_t folds = 0;
+  std::string metric;                 // the name of the metric that decided
+  bool higher = false;                // true if higher is better
+  std::string pass = "round";         // a pass of the chosen learner's fit: "round" or "epoch"
+  int64_t folds = 0;                  // into which the training set was divided
   std::vector<ModelScore> standings;  // the chosen one first
   std::vector<std::string> left_out;  // "gbdt: why"
   double seconds = 0;                 // the time of the comparison

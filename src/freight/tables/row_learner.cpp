@@ -616,10 +616,10 @@ train::MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, con
   if (request.split == "test" && trained_here && said("held_out") == kValidation) out.part = kValidation;
   if (out.rows.count() == 0) {
     const bool none_left = trained_here && source.val_split == 0 && request.split != "train";
-    fail(ErrorKind::usage, "--split", "no row of ", out.data, " is in the split ", request.split,
-         none_left ? ", since training left none for validation (--val-split 0): --data names other rows, and --split "
-                     "train measures those of training"
-                   : ": another --split has them all");
+    fail(ErrorKind::usage, "--split", "no row of ", out.data,
+         none_left ? std::string(" was left for validation (--val-split 0): --data names other rows, and --split train "
+                                 "measures those of training")
+                   : cat(" is in the split ", request.split, ": another --split has them all"));
   }
   return out;
 }

@@ -15,10 +15,11 @@ namespace freight::tables {
 
 class RankWork;
 
+// The rows of a table, read and split.
 struct RowData {
-  store::RowShape shape;
-  std::string target;  // the target column
-  store::Rows train, test;
+  store::RowShape shape;                   // the columns and classes
+  std::string target;                      // the target column
+  store::Rows train, test;                 // the training set and the held-out rows
   store::Rows own_test = {};               // rows of the source's test set; no rows if it has none
   std::vector<std::string> notes;          // on how the data was read and split
   std::vector<std::string> warnings = {};  // on columns that leak the target or are useless
@@ -30,15 +31,15 @@ struct RowData {
 
 // The request to read a table.
 struct RowSource {
-  data::Source data = {};
+  data::Source data = {};   // the opened table
   std::string target = {};  // a name or a number from 1; empty chooses
   std::string test = {};    // the path of a test set; empty: none
   // The values of the flags with these names.
   std::string columns = {}, header = {}, drop = {}, types = {}, task = "auto";
-  std::string weight_column = {}, group_column = {}, split_by = {};
-  double val_split = -1;  // the fraction that is held out; below 0: a fifth
-  uint64_t seed = 0;
-  data::BadSamples bad = {};
+  std::string weight_column = {}, group_column = {}, split_by = {};  // the same
+  double val_split = -1;                                             // the fraction that is held out; below 0: a fifth
+  uint64_t seed = 0;                                                 // of the split
+  data::BadSamples bad = {};                                         // the treatment of rows that cannot be read
   bool whole = false;       // nothing is held out: all rows are in the training set
   bool test_part = false;   // reads the test set of a built-in table instead of its training set
   bool values = false;      // regression, even if the target's numbers look like classes
@@ -53,9 +54,9 @@ struct RowSource {
 
 // A pass of a fit, such as a round of boosting, with the model after it. A learner without passes reports one.
 struct Round {
-  int64_t number = 1, of = 1;
-  double loss = 0;  // the mean over the training rows
-  const store::RowModel* model = nullptr;
+  int64_t number = 1, of = 1;              // from 1; the maximum number of passes
+  double loss = 0;                         // the mean over the training rows
+  const store::RowModel* model = nullptr;  // as it is after the pass
   // The evaluation on the held-out rows, if the learner makes it itself; the model may then be null.
   std::optional<train::Evaluation> test = {};
   std::optional<bool> best = {};  // true if this round's model is the best so far; empty: the evaluation decides
@@ -75,11 +76,12 @@ class RowLearner;
 
 // A learner with settings, which a run compares with others (selection_internal.h).
 struct Candidate {
-  const RowLearner* learner = nullptr;
-  train::Config config;
-  std::string settings = {};  // settings that differ from the requested ones, as flags: "--lr 0.05"
+  const RowLearner* learner = nullptr;  // which fits it
+  train::Config config;                 // with the settings to try
+  std::string settings = {};            // settings that differ from the requested ones, as flags: "--lr 0.05"
 };
 
+// A learner whose samples are rows of named columns (docs/extend/learner.md).
 class RowLearner : public train::Learner {
  public:
   // Reads all rows of both splits. Throws Error: data, usage.

@@ -1,6 +1,6 @@
-// Batch normalization: statistics over parts of a batch, and batches that it cannot learn from. Graphs that run are
-// looked through; plans of single samples may be made,
-// printed and counted.
+// Batch normalization: statistics over parts of a batch, and batches that it cannot learn from, since it needs more
+// than one value per channel. Only graphs that run are checked; plans of single samples may be made, printed and
+// counted.
 #pragma once
 #include <utility>
 
@@ -24,14 +24,14 @@ class SharedStatistics {
   bool before_;
 };
 
-// Whether the node is a batch_norm with one value per channel, whose variance is 0 whatever the sample is.
+// True if the node is a batch_norm with one value per channel, whose variance is 0 for every sample.
 inline bool lacks_variance(const Graph& graph, const Node& n) {
   if (n.op != Op::batch_norm) return false;
   const Shape& x = graph.type(n.in(0)).shape;  // (N, C, ...)
   return x.numel() == x[1];
 }
 
-// The first of these; null where there is none.
+// The first such node; null if there is none.
 inline const Node* norm_without_variance(const Graph& graph) {
   for (const Node& n : graph.nodes) {
     if (lacks_variance(graph, n)) return &n;
@@ -39,7 +39,7 @@ inline const Node* norm_without_variance(const Graph& graph) {
   return nullptr;
 }
 
-// Throws Error(usage) for one.
+// Throw Error(usage) if the node, or a node of the graph, is one.
 inline void need_batch_statistics(const Graph& graph, const Node& n) {
   if (!lacks_variance(graph, n)) return;
   throw Error(

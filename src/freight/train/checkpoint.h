@@ -19,12 +19,12 @@
 
 namespace freight::train {
 
-// Where a run stands: between two steps.
-struct RunPosition {
+// The position of a run between two steps. Seed and epoch determine the samples; the number of ranks may change.
+struct RunPosition {   // results on another number of ranks are bitwise the same only with --shards
   int64_t step = 0;    // steps done
   int64_t epoch = 1;   // the running one, from 1
   int64_t batch = 0;   // batches of it that are done
-  bool closed = true;  // no epoch is under way: the last one has been evaluated, too, where it is to be
+  bool closed = true;  // no epoch is in progress: the last one is complete, including its evaluation if one was due
   // Sums over those batches.
   double loss_sum = 0, right = 0;
   int64_t seen = 0;
@@ -36,19 +36,19 @@ struct RunPosition {
   Evaluation best_test = {};              // the evaluation that reached it
   Evaluation test = {};                   // the last one
   double train_seconds = 0;
-  // Early stopping and the plateau schedule: the last score that was better by the least improvement, and how many
-  // evaluations there were since then, or since the last cut of the learning rate, whose product is lr_factor.
+  // Early stopping and the plateau schedule: the best score that counted as an improvement, the evaluations since then
+  // (stale), those since then or the last cut of the learning rate (plateau), and the product of the cuts (lr_factor).
   double improved_score = -std::numeric_limits<double>::infinity();
   int64_t stale = 0, plateau = 0;
   double lr_factor = 1;
 
-  // Says whether the evaluation of this score is the best so far, which it is from then on.
+  // True if this score is the best so far, which is then updated.
   bool improves(double score) {
     const bool best = score > best_score;
     if (best) best_score = score;
     return best;
   }
-  // Takes in that an evaluation had this score.
+  // Updates the counts of early stopping and of the plateau schedule by an evaluation's score.
   void count(double score, double least_improvement) {
     const bool improved = score > improved_score + least_improvement;
     stale = improved ? 0 : stale + 1;
@@ -67,7 +67,7 @@ struct RunState {
   Config config;
   uint64_t fingerprint = 0;  // of the training data
   bool averaged = false;     // the model has the weights' averages, and the variables "ema." have the weights
-  // Further values, whose memory goes over to the snapshot: of variables that another process keeps.
+  // State that other ranks keep. Its memory is passed to the snapshot.
   std::vector<nn::NamedArray> given = {};
 };
 
@@ -98,17 +98,17 @@ struct Checkpoint {
 
 class RunLock;
 
-// Names what there is to go on from, and which damaged checkpoints were passed over.
+// The checkpoint to resume from, and warnings about damaged ones that were skipped.
 struct Found {
-  // It holds the run's directory, where the run is to go on in it: nobody else changes what was found.
+  // Locks the run's directory if the run resumes in it, so that no other process changes the checkpoint.
   std::shared_ptr<RunLock> lock;
   std::optional<Checkpoint> checkpoint;
   std::vector<std::string> warnings;
 };
 // The checkpoint that `resume` means: the path of a run's directory (its newest), of a checkpoint, or of a file in it;
-// or "auto": the newest intact one in the output directory, and none where there is no run. Damaged ones that auto
-// passes over are told in `warnings`. Throws Error(checkpoint) for a damaged one: what is wrong with which file, and
-// the path of the newest that is intact; Error(usage) for a path without one, and where another process has that run.
+// or "auto": the newest intact one in the output directory, and none if there is no run. `warnings` names the damaged
+// ones that auto skips. Throws Error(checkpoint) for a damaged one, with the damaged file and the path of the newest
+// intact checkpoint; Error(usage) for a path without one, or if another process uses that run.
 Found find_checkpoint(const std::string& resume, const std::string& output_dir);
 // Paths of a run's checkpoints, the newest first; nothing is read of them.
 std::vector<std::string> checkpoints_of(const std::string& run);
@@ -119,8 +119,8 @@ void remove_checkpoint(const std::string& dir);
 void tidy_checkpoints(const std::string& folder);
 // The step that a checkpoint's path names.
 int64_t step_of(const std::string& checkpoint);
-// They read what manifest.json says of a file of the checkpoint, and the metadata of state.safetensors: the parts that
-// come from the outside. Throw Error(checkpoint) that names `path` for what no checkpoint has.
+// Parsers of untrusted input: manifest.json's entry for a file, and the metadata of state.safetensors. Throw
+// Error(checkpoint) that names `path` for anything that no checkpoint contains.
 io::PartHashes hashes_in(const std::string& manifest, const std::string& file, const std::string& path);
 void read_state(const std::map<std::string, std::string>& metadata, const std::string& path, Checkpoint& out);
 // The directory of the run that a checkpoint is part of.

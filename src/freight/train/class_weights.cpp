@@ -38,7 +38,7 @@ Json weights_in(const std::string& text, const std::string& source) {
     }
     any = any || weight.get<double>() > 0;
   }
-  if (!any) fail(ErrorKind::usage, kFlag, source, ": all weights are 0: nothing would be learnt");
+  if (!any) fail(ErrorKind::usage, kFlag, source, ": all weights are 0: nothing would be learned");
   return j;
 }
 

@@ -1,5 +1,5 @@
-// A training run is told this: data, model, recipe. Defaults come from the data set's recipe (recipes/*.json); the
-// command line and configuration files change single fields. Flags, keys and limits: config_fields.h.
+// The configuration of a training run: data, model, recipe. Defaults come from the data set's recipe (recipes/*.json);
+// the command line and configuration files change single fields. Flags, keys and limits: config_fields.h.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace freight::train {
 
-// A learning rate that is not said: nets take kRateOfNets, other learners their own (Learner::choose).
+// A learning rate that is not given: networks take kRateOfNets, other learners their own (Learner::choose).
 inline constexpr double kAutomaticRate = -1, kRateOfNets = 0.01;
 
 // The data that a run reads.
@@ -57,7 +57,7 @@ struct NetworkConfig {
   double head_lr = 0;  // 0: as the other layers
   double lr_layer_decay = 1;
   std::string lr_scale;                // PATTERN=FACTOR,...
-  std::string feature_cache = "auto";  // where results of frozen layers are kept: auto, memory, disk, off
+  std::string feature_cache = "auto";  // keeps the results of frozen layers: auto, memory, disk, off
   std::string feature_cache_size = "8GiB";
   std::string loss = "auto";       // models::loss_names(); auto: the model's
   std::string sample_by = "none";  // none, class: samples of an epoch are drawn so that all classes are as frequent
@@ -104,18 +104,18 @@ struct NetworkConfig {
   int64_t rand_augment_magnitude = 9;
   double random_erase = 0;  // probability
   double mixup_alpha = 0, cutmix_alpha = 0;
-  // Text: which columns of a file hold what, and how words become numbers; empty and 0 choose.
+  // Text: the columns of a file, and the tokenizer; empty and 0 choose.
   std::string text_column, label_column;
   std::string tokenizer = "auto";         // auto, word, bpe, char
   int64_t vocabulary = 0;                 // tokens at most (data::TokenizerOptions)
   int64_t min_count = 2;                  // of a word in the training part
   int64_t max_length = 0;                 // tokens per sample; 0: the model's, or 256
-  std::string truncation_side = "right";  // where a longer text is cut off; left keeps its end
+  std::string truncation_side = "right";  // the side at which a longer text is cut; left keeps its end
 
   std::string recompute = "none";    // recompute_names()
   std::string offload = "none";      // offload_names()
-  std::string device_data = "auto";  // whether the training set lies on the device: auto, yes, no
-  int64_t steps_per_launch = 0;      // where it does; 0 chooses
+  std::string device_data = "auto";  // keeps the training set on the device: auto, yes, no
+  int64_t steps_per_launch = 0;      // with it on the device; 0 chooses
   int64_t save_every = 0;            // steps; 0: each epoch
   double save_seconds = 0;           // between checkpoints, where save_every is a time; 0: it is none
   int64_t keep = 3;
@@ -123,13 +123,13 @@ struct NetworkConfig {
   int64_t eval_every = 1;  // epochs; the last is always evaluated
 };
 
-// A model of a table: which column is the target, how the table is read and divided, and how models are compared
+// A model of a table: the target column, the reading and division of the table, and the comparison of models
 // (docs/tables.md, tables/selection.cpp). Every learner of tables has these.
 struct TableConfig {
   std::string target;                  // empty chooses
   std::string test;                    // a file that is the test part
   std::string columns, drop, types;    // names of a file without a header; COL,...; COL=KIND,...
-  std::string header = "auto";         // auto, yes, no: whether the first row names the columns
+  std::string header = "auto";         // yes: the first row names the columns; auto, yes, no
   std::string task = "auto";           // auto, classes, values, counts, ranking
   std::string group_column, split_by;  // a column of times, by which the last rows are held out
   int64_t tune = 0;                    // further settings that are tried
@@ -147,7 +147,7 @@ struct TreeConfig {
   double min_child_weight = 1;
   double quantile = 0.5, tweedie_power = 1.5;  // of the objectives of these names
   std::string monotone;                        // COLUMN=1,COLUMN=-1
-  std::string external_memory = "auto";        // auto, on, off: whether rows lie on the disk
+  std::string external_memory = "auto";        // on: rows are kept on disk; auto, on, off
   std::string xgboost;                         // path of the library
 };
 
@@ -174,8 +174,8 @@ bool is_source_of(const data::Source& source, const Config& config);
 // another, and its learning rate is one of nets: a learner of tables chooses its own.
 void set_model(Config& config, const std::string& model, const data::Source& source);
 void set_model(Config& config, const std::string& model);  // the same of data that are not open
-// Drops a recipe's sizes of pictures that go with another one than what is asked for: sizes that are not given follow
-// from those that are (docs/data.md). `asked`: the flags alone, without a recipe.
+// Drops a recipe's image sizes that do not go with the requested ones: sizes that are not given follow from those that
+// are (docs/data.md). `asked`: the flags alone, without a recipe.
 void set_picture_sizes(Config& config, const Config& asked);
 std::vector<std::string> recipe_names(const data::Source& source);
 // Throws Error(usage) naming the field for values that cannot work (batch 0, learning rate NaN, unknown optimizer).

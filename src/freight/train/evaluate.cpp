@@ -98,8 +98,7 @@ class BatchFigures {
   int64_t added_ = 0;
 };
 
-// The answers of each batch. Ranks exchange them as text: number of the batch, rows, bytes of a row of outputs and of
-// targets, then both.
+// The predictions and targets of each batch. Ranks exchange them as bytes: two arrays for each batch, with its number.
 class BatchAnswers {
  public:
   explicit BatchAnswers(job::Ranks* ranks) : ranks_(ranks) {}
@@ -144,7 +143,7 @@ class BatchAnswers {
   };
   static void put(std::string& text, int64_t number, const Array& array) {
     Header h{.number = number, .dtype = static_cast<int64_t>(array.dtype()), .rank = array.shape().rank()};
-    FREIGHT_CHECK(h.rank <= 4, "answers have few axes");
+    FREIGHT_CHECK(h.rank <= 4, "predictions have few axes");
     std::copy(array.shape().begin(), array.shape().end(), h.extents);
     append(text, &h, sizeof h);
     append(text, array.raw(), array.bytes());

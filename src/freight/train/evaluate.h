@@ -1,5 +1,5 @@
-// Evaluation: the model's loss, and top-1 where it tells classes, over a data set, exactly once per sample, with the
-// network in evaluation mode.
+// Evaluation: the model's loss, and top-1 accuracy if it predicts classes, over a data set, exactly once per sample,
+// with the network in evaluation mode.
 #pragma once
 #include <functional>
 #include <memory>
@@ -24,7 +24,7 @@ struct Evaluation {
   std::optional<double> metric = {};  // mean over them of the model's own metric, which takes the place of top1
 };
 
-// The answers of a model to the samples of an evaluation, in their order, and what they should be.
+// The predictions of a model for the samples of an evaluation, in their order, and the targets.
 struct Answers {
   Array outputs;  // f32 (N, K): probabilities of classes, or values
   Array targets;  // i64 (N), or f32 (N) or (N, K)
@@ -32,8 +32,8 @@ struct Answers {
   int64_t count() const { return outputs.defined() ? outputs.shape()[0] : 0; }
 };
 
-// Throws Error(usage) where the set is not what the model takes: samples of another shape, values for a model that
-// tells classes or the other way round, more classes or another number of values than the model gives.
+// Throws Error(usage) if the set does not fit the model: samples of another shape, values for a model that predicts
+// classes or the other way round, more classes or another number of values than the model predicts.
 void need_fit(const models::Model& model, const data::Dataset& set);
 // Makes another data set fit the model: its preprocessing (sizes too) instead of the set's own, and for images in
 // files class numbers by the class names of the model. Throws Error(data) for classes that the model lacks, and as
@@ -100,8 +100,8 @@ struct StepBeside {
   int64_t samples = 1;
   size_t arena_bytes = 0;
 };
-// In batches of kEvaluationBatch, or of all there are; where these would need a larger arena than the training step
-// does, of as many samples as that runs at once.
+// Plans the evaluation in batches of kEvaluationBatch, or of the whole test set if that is smaller. If this needs a
+// larger arena than the training step, in batches of the number of samples that the step runs at once.
 EvaluationBeside evaluation_beside(models::Model& model, const CompileOptions& options, TestViews views,
                                    const StepBeside& step, int64_t test_count, const TestTypes& types,
                                    Evaluator::Keep keep = Evaluator::Keep::figures);

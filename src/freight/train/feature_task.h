@@ -1,5 +1,5 @@
-// Fine-tuning whose frozen layers are computed once per sample: a task that gives features in place of the samples of
-// another task, for steps and evaluations of the rest of the network. It decides where that applies, and says why not.
+// Fine-tuning that computes frozen layers (finetune/frozen_part.h) once per sample: a task with their results, features
+// (finetune/features.h), in place of samples, for the rest of the network. Decides if that pays, and if not, says why.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,22 +13,22 @@ namespace freight::train {
 
 class FeatureTask : public Task {
  public:
-  // What it takes, and what it must know of the run besides its configuration.
+  // The run that asks for features.
   struct Request {
     const Config& config;
     const models::Model& model;  // in training, with frozen layers; it must outlive the task
     bool several_devices = false;
   };
-  // The task in place of `samples`, or `samples` itself; `note` says which of both and why, and is "" where nothing is
-  // frozen. Throws Error(usage) where the configuration asks for a cache that cannot be.
+  // The task in place of `samples`, or `samples` itself if features are not kept. `note` reports which and why; "" if
+  // nothing is frozen. Throws Error(usage) if the configuration requires a cache that is impossible.
   static std::unique_ptr<Task> around(std::unique_ptr<Task> samples, const Request& request, std::string& note);
 
-  // The models that steps and evaluations are of.
+  // The models for training steps and for evaluations.
   const models::Model& rest() const { return rest_; }
   models::Model& rest_in_evaluation() { return tested_; }
-  // Plans the computation of the features: before kept_bytes().
+  // Plans the computation of the features. Call before kept_bytes().
   void plan(const CompileOptions& options);
-  // Computes all features; false where `poll` stopped it. Once is enough: the weights that they depend on are frozen.
+  // Computes all features; false if `poll` stopped it. Further calls do nothing: the weights before them are frozen.
   using Poll = std::function<bool(int64_t done, int64_t all)>;
   bool fill(const Poll& poll);
 
@@ -40,12 +40,16 @@ class FeatureTask : public Task {
   std::unique_ptr<data::Feed> plain_feed() const override { return samples_->plain_feed(); }
   std::pair<Type, Type> batch_types() const override;
   std::pair<Type, Type> test_types(int64_t batch_size) const override;
+  bool reads_image_files() const override { return samples_->reads_image_files(); }
+  ClassCounts train_classes() const override { return samples_->train_classes(); }
+  ClassCounts test_classes() const override { return samples_->test_classes(); }
   int64_t train_count() const override { return samples_->train_count(); }
   int64_t test_count() const override { return samples_->test_count(); }
   uint64_t fingerprint() const override { return samples_->fingerprint(); }
   size_t kept_bytes() const override;
   std::vector<std::string> notes() const override { return samples_->notes(); }
   bool test_apart() const override { return samples_->test_apart(); }
+  bool validates() const override { return samples_->validates(); }
   const char* unit() const override { return samples_->unit(); }
   std::string example() const override { return samples_->example(); }
   std::string sample_set() const override { return samples_->sample_set(); }
@@ -70,7 +74,7 @@ class FeatureTask : public Task {
   const models::Model& model_;
   std::unique_ptr<Task> samples_;
   std::unique_ptr<Part> train_;
-  std::unique_ptr<Part> test_;  // null where evaluation sees samples in several views
+  std::unique_ptr<Part> test_;  // null if evaluation uses several views of a sample (--tta)
   models::Model rest_, tested_;
   int64_t views_ = 1;
   bool in_memory_ = true, filled_ = false;

@@ -29,7 +29,7 @@ class Loop {
     int64_t batch_before = 0, seen_before = 0;  // place_.batch and place_.seen when this part began
     Clock::time_point began;
     double waited_before = 0;
-    std::optional<comm::WaitReport> ranks = {};  // who waits for whom, of several
+    std::optional<comm::WaitReport> ranks = {};  // the times that ranks wait for each other; empty for one
   };
   // The training of this process. Its first steps meet fresh memory and are left out of the mean.
   struct Trained {

@@ -141,7 +141,7 @@ void settle_evaluation(NetRun& p) {
   }
   requires_flag({"--min-improvement", c.min_improvement > 0},
                 {"--early-stop N or --lr-scheduler plateau", c.early_stop > 0 || plateau},
-                "it is the least that counts as an improvement for them");
+                "it is the minimum improvement that counts for them");
   if (p.stores_best() && !p.recorded) {
     fail(ErrorKind::usage, c.early_stop > 0 ? "--early-stop" : "--metric",
          "stores the weights of the best epoch, and this run writes nothing (PrepareOptions::recorded)");

@@ -580,6 +580,7 @@ store::Bundle NetRun::bundle(const RunPosition& place) const {
                   provenance(config, fingerprint, place.step, place.test)};
   b.threshold = threshold;
   if (metric) metrics::write_metric(*metric, b.provenance);
+  if (stores_best() || decides()) b.provenance["held_out"] = "val";  // its samples decided something
   return b;
 }
 

@@ -34,7 +34,7 @@ struct Planned {
   Type test_inputs, test_targets;                     // of that batch
   int64_t evaluation_batch, train_count, test_count;  // counts: of samples, or of a corpus's tokens
   size_t data_bytes = 0;                              // of the training set, where it lies on the device
-  size_t kept_bytes = 0;                              // Task::kept_bytes
+  size_t kept_bytes = 0;                              // Task::kept_bytes and TrainStep::kept_bytes
   int64_t ranks = 1;                                  // that share a batch
   data::DocumentLengths lengths = {};                 // Task::lengths
   bool writes = true;                                 // checkpoints, of all states
@@ -57,7 +57,7 @@ struct NetTraining {
                  const DeviceData* data = nullptr, job::Ranks* ranks = nullptr);
   // Plans the evaluation of a test set of so many samples, whose batches have these types, in memory beside the step's.
   void plan_evaluation(int64_t test_count, const TestTypes& types);
-  // Another evaluator like that of the evaluation, for a network that has changed otherwise than by its weights.
+  // A second evaluator with the same settings, for a network whose function has changed, such as by a temperature.
   std::unique_ptr<Evaluator> make_evaluator();
   // The rest of the model, which takes features, is what is trained and evaluated from here on (FeatureTask); both must
   // outlive it. Before plan_step.
@@ -67,7 +67,7 @@ struct NetTraining {
 
   // Each rank keeps a part of the optimizer's states from here on; before plan_step.
   void share_states(job::Ranks& ranks);
-  // All that a step changes beside the model, as far as it is kept here; the second with these for the optimizer's.
+  // The variables beside the model's that a step changes and this process keeps; states_with replaces the optimizer's.
   std::vector<nn::NamedVariable> states() const { return states_with(optimizer->states()); }
   std::vector<nn::NamedVariable> states_with(const std::vector<nn::NamedVariable>& of_optimizer) const;
   // Names the first of weights and states that is not finite; "" where all are.
@@ -86,7 +86,7 @@ struct NetTraining {
       ~Swapped() {  // where f throws: a checkpoint that follows holds the weights, not their averages
         try {
           back();
-        } catch (...) {  // a device that is gone: what f has thrown is told
+        } catch (...) {  // a device that is gone: the exception of f is reported
         }
       }
     } swapped(averages.get());
@@ -104,7 +104,7 @@ struct NetTraining {
   Array class_weights;                              // LossOptions::class_weights; to be set before the step is planned
   Evaluator::Keep keep = Evaluator::Keep::figures;  // of evaluations; the same
   models::Model model;
-  std::string frozen;  // says what of the model is not trained; "" where all is
+  std::string frozen;  // a line about the layers that are not trained; "" if all are
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::EMA> averages;      // null without model_ema
   std::unique_ptr<job::StateShares> shares;  // null where every process keeps all states

@@ -1,5 +1,5 @@
-// A run tells these: reports before, during and after training, and the Observer that hears them. The library prints
-// nothing; what a user sees is made of these.
+// The reports of a run before, during and after training, and the Observer that receives them. The library prints
+// nothing; programs show users these reports.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -27,17 +27,17 @@ struct RunSummary {
   size_t planned_bytes = 0;
   bool has_plans = false;  // as PreparedRun says; FLOPs and steps are those of plans
   uint64_t seed = 0;
-  std::vector<std::string> notes;     // on how the data came about, and on what the device lacks
-  std::vector<std::string> warnings;  // what was asked for and is not so: damaged checkpoints that were passed over
+  std::vector<std::string> notes;     // on how the data was read and split, and on features that the device lacks
+  std::vector<std::string> warnings;  // on requests that were not met: damaged checkpoints that were skipped
   std::string pass = "epoch";         // over the training data: an epoch, or a round of boosting
   // The split that files name for the epochs' figures: "val" only where a test set is another.
   std::string held_out = "test";
   bool validates = false;  // a network's epochs are evaluated on a validation set: held out of training data, or `val`
-  std::string measured = "test";  // what the figures of the stored model are of: "val" where fitting used these rows
+  std::string measured = "test";  // the split that the saved model was evaluated on: "val" if fitting used these rows
   std::string metric_name;        // of a network's evaluations, besides loss and top1; "" where there is none
   std::string unit;               // of samples: "img", "sample", "doc", "tok"
-  std::string example;            // an argument of `freight predict` for this model, quoted; "" where none is known
-  std::string sample_set;         // what `freight data sample` has to write before the example is there; or ""
+  std::string example;            // an argument of `freight predict` for this model, quoted; "" if none is known
+  std::string sample_set;         // the dataset that `freight data sample` must write first for the example; or ""
 };
 
 struct StepReport {
@@ -58,11 +58,11 @@ struct EpochReport {
   std::optional<Evaluation> test;
   bool best = false;
   double seconds = 0;
-  std::string slow = {};  // which of several processes the others wait for, and how long; "" where it is little
+  std::string slow = {};  // the process that the others wait for, and how long they wait; "" if it is short
 };
 
-// Why a run ended that ended as it should: everything is saved. Whatever else ends one is thrown as an Error, whose
-// kind (base/error.h) is the exit code of the command: diverged, capacity, checkpoint, data, ...
+// The reason why a run ended without an error. Everything is saved; all other endings throw an Error, whose kind
+// (base/error.h) is the exit code of the command: diverged, capacity, checkpoint, data, ...
 enum class Ended {
   complete,      // all steps are done
   early,         // the validation figure did not improve for as long as --early-stop says
@@ -81,7 +81,7 @@ struct Comparison {
 
 struct Result {
   Evaluation test;                // of the stored model; without a count where nothing was held out
-  std::string measured = "test";  // what `test` is of, as RunSummary says
+  std::string measured = "test";  // RunSummary::measured, for `test`
   double train_loss = 0;          // of the last step
   int64_t steps = 0, epochs = 0;  // done
   double train_seconds = 0;       // in the training loop, without evaluation; with checkpoints within an epoch
@@ -96,7 +96,7 @@ struct Result {
   int64_t best_epoch = 0;
   std::string best_by = {};
   std::vector<std::string> decisions = {};         // lines on what the validation set decided: threshold, temperature
-  std::optional<Comparison> comparison = {};       // where models or settings were compared
+  std::optional<Comparison> comparison = {};       // empty unless models or settings were compared
   std::optional<job::StepTimeline> timeline = {};  // of a run by several ranks
   Ended ended = Ended::complete;
   bool interrupted() const { return ended == Ended::by_observer || ended == Ended::by_signal; }
@@ -120,11 +120,11 @@ class Observer {
   virtual bool keeps_log() const { return false; }
   // The output directory is there; no step is done yet.
   virtual void on_start(const RunSummary&) {}
-  // Says whether on_step is to be called for this step; it is asked after each, so it should be quick.
+  // True if on_step should be called for this step. Called after each step, so it should be quick.
   virtual bool wants_step() { return true; }
   virtual AfterStep on_step(const StepReport&) { return {}; }
-  // While learners or settings of tables are compared, before each fit and after each round: what is fitted. Of what is
-  // asked for only a stop holds: it ends the comparison, and the best so far is kept.
+  // Called while learners or settings of tables are compared, before each fit and after each round, with the current
+  // fit. Only `stop` of the result has an effect: it ends the comparison, and the best so far is kept.
   virtual AfterStep on_comparison(const std::string& /*what*/) { return {}; }
   virtual void on_compared(const Comparison&) {}
   // When a checkpoint is due: the model as it is stored, with the averages of its weights where the run keeps some.
@@ -134,8 +134,8 @@ class Observer {
   // A sample that cannot be read and is left out; once per sample.
   virtual void on_bad_sample(const std::string& /*path*/, const std::string& /*reason*/) {}
   virtual void on_evaluation_progress(int64_t /*done*/, int64_t /*total*/) {}
-  // When the run has ended as it should: what the observer measured beside it, for run.json ("plan"), which is then
-  // written once, whole.
+  // Called when the run has ended without an error. Returns measurements of the observer for "plan" in run.json, which
+  // is then written.
   virtual Figures figures(const Result&) { return {}; }
 };
 

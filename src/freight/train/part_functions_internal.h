@@ -1,5 +1,5 @@
-// The functions that a step on parts is traced from (part_step.cpp): what a part computes, the update by the sums of
-// all, and what follows it where other ranks make some of the weights.
+// The functions that a step on parts is traced from (part_step.cpp): the forward and backward pass of a part, the
+// update by the sums over all parts, and the averages if other ranks update some of the weights.
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -15,8 +15,8 @@
 
 namespace freight::train {
 
-// A state of the net that a forward pass may change, a running statistic, and what its values are summed to over the
-// parts. Tracing a part tells which of them do change: others keep their bits.
+// A running statistic, which a forward pass may change, and the sum of its values over the parts. Tracing a part shows
+// which of them change; the others stay bitwise the same.
 struct Statistic {
   Variable running, sum;
   bool changes = false;
@@ -28,17 +28,17 @@ inline bool is_same(const Tensor& a, const Tensor& b) {
   return session->value_of(a) == session->value_of(b);
 }
 
-// The summand of a part in a sum over all ranks. The plan hands it over when it is made; where nobody takes it, as in
-// all parts but a rank's last, it stays as it is.
+// A part's summand of a sum over all ranks. The plan passes it to the run's Collectives when it is computed; without
+// any, as in all parts but a rank's last, it stays as it is.
 inline Tensor summed(const Tensor& part) { return trace::one(Op::all_reduce, PieceAttrs{}, {part}); }
 
-// (x, y) of a part -> (loss, number right), the loss as its share of the full batch's mean.
+// (x, y) of a part -> (loss, number of correct predictions); the loss is its contribution to the full batch's mean.
 struct PartGradients {
   const PartStep::Trained* trained;
   const std::vector<Variable>* gradients;
   std::vector<Statistic>* statistics;
   int64_t batch_size;
-  bool tokens;  // are what targets are counted by
+  bool tokens;  // targets are counted by tokens, not by samples
   bool shared_statistics;
   std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
     std::vector<Tensor> before;
@@ -58,13 +58,13 @@ struct PartGradients {
       s.changes = s.changes || !is_same(s.running.value(), before[i]);
       if (!s.changes) continue;
       s.sum.assign(summed(s.running.value() * share));
-      s.running.assign(before[i]);  // every part begins with the batch's
+      s.running.assign(before[i]);  // every part begins with the value before the step
     }
     return {loss, right_of(model, scored.outputs, y)};
   }
 };
 
-// (loss of the batch, what makes gradient sums means, what makes statistics means): the update.
+// The update. Inputs: the batch's loss, and the factors that turn sums of gradients and of statistics into means.
 struct ApplySums {
   const PartStep::Trained* trained;
   const std::vector<Variable>* gradients;
@@ -79,7 +79,7 @@ struct ApplySums {
   }
 };
 
-// The averages' turn where it comes after the update: behind the other ranks' new weights.
+// Updates the averages once the new weights of other ranks have arrived.
 struct FollowWeights {
   const PartStep::Trained* trained;
   const std::vector<Variable>* gradients;

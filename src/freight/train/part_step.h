@@ -45,9 +45,9 @@ class PartStep {
   struct Outcome {
     double loss = 0;      // mean over the batch
     double right = 0;     // of all samples or tokens
-    int64_t counted = 0;  // samples, or tokens that are asked; of 0 the model is not changed
+    int64_t counted = 0;  // samples, or tokens that count in the loss
   };
-  // Meets the other ranks, and updates the weights where the loss is finite. Throws Error(peer_lost).
+  // Sums over all ranks, exchanges losses and requests, and updates if the loss is finite. Throws Error(peer_lost).
   Outcome finish();
 
   // The plans for a full batch of these types: per shape of this rank's parts one with how often it runs, in one
@@ -56,7 +56,7 @@ class PartStep {
     std::shared_ptr<const Plan> plan;
     int64_t times = 1;
     bool of_part = false;
-    bool beside = false;  // in an arena of its own, while the others of its rank are under way
+    bool beside = false;  // has its own arena, since the rank's parts run at the same time
   };
   std::vector<Run> plans(const Type& x, const Type& y);
   // The plan of the largest part of a full batch, also where another rank has it.
@@ -65,7 +65,7 @@ class PartStep {
   Executable& executable(const Array& x, const Array& y);
   // The times of the fastest step on a batch as large as any so far; no ranks where none sums over ranks.
   const job::StepTimeline& timeline() const;
-  // Bytes that it keeps beside weights, states and arenas: sums.
+  // The memory for sums, in bytes, in addition to weights, states and arenas.
   size_t kept_bytes() const;
 
  private:

@@ -1,5 +1,5 @@
-// A PreparedRun holds this. A learner makes it (net_learner.cpp, tables/row_learner.cpp) and trainer.cpp runs it: a
-// net's loop (loop_internal.h) trains with it, the record (record_internal.h) writes it down.
+// The state behind PreparedRun. A learner makes it (net_learner.cpp, tables/row_learner.cpp), trainer.cpp runs it: a
+// network's loop (loop_internal.h) trains with it, RunRecorder (record_internal.h) writes the run directory.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -21,8 +21,8 @@
 
 namespace freight::train {
 
-// Samples that are left out. The feeds of training and of each evaluation tell of them, and readers of text do while
-// they are made; each is kept once.
+// Samples that are skipped because they cannot be read. The feeds of training and of evaluations report them, and text
+// readers do so while they are made; each is kept once.
 class LeftOut {
  public:
   void add(const data::BadSample& bad) {
@@ -46,7 +46,7 @@ struct RunLength {
   int64_t steps_of(int64_t epoch) const { return std::min(steps_per_epoch, steps - (epoch - 1) * steps_per_epoch); }
 };
 
-// Everything that a checkpoint holds besides the model: states that are kept here, and values of others.
+// The contents of a checkpoint other than the model: states that this process keeps, and values of other ranks.
 struct WholeStates {
   std::vector<nn::NamedVariable> kept;
   std::vector<nn::NamedArray> given = {};
@@ -56,7 +56,7 @@ class Learner;
 class Loop;
 class RunRecorder;
 
-// A run that was prepared: what those of all learners have, and the functions in which they differ.
+// A prepared run: the members that runs of all learners have, and the functions in which they differ.
 struct Prepared {
   Prepared() = default;
   virtual ~Prepared() = default;
@@ -80,7 +80,7 @@ struct Prepared {
   virtual void train(RunRecorder& record, Observer& observer) = 0;
   virtual const Result& result() const = 0;  // as far as it came
   virtual struct NetRun* net_run() { return nullptr; }
-  // Says who computes how much of a batch, where that was to be decided; null: nothing was.
+  // The division of a batch among the ranks, if it was measured, given or restored from a checkpoint; otherwise null.
   virtual const RankShares* rank_shares() const { return nullptr; }
   // True of the process that has the run's directory: of the only one, or the first. A run may have none.
   bool records() const { return recorded && (!ranks || ranks->first()); }
@@ -114,14 +114,14 @@ struct NetRun : Prepared {
   // schedule of the loss; else the usual one.
   double score(const Evaluation& e) const;
   std::string judged_by() const;  // the figure behind the score: "auc", "loss", "top1"
-  // Adds the metric of the answers that the evaluation has kept, and what depends on the threshold.
+  // Adds the metric of the predictions that the evaluation has kept, and the figures that depend on the threshold.
   void add_figures(Evaluation& e, const Answers& answers) const;
   // The path of the weights that were saved at this step, in this run or the one that it goes on from; "": none.
   std::string best_model(int64_t step) const;
-  // True where the validation set decides something about the trained network.
+  // True if the trained network gets a temperature or a threshold from the validation set.
   bool decides() const;
-  // Decides it: `measure` evaluates the network as it is, and returns nothing where it is stopped. `test` becomes the
-  // evaluation of the network with what was decided, `said` a line about each decision. False where it was stopped.
+  // Makes these decisions (temperature, threshold) with `measure`, which evaluates the network, or returns nothing if
+  // it is stopped. Sets `test` to the final evaluation and adds a line per decision to `said`. False if it was stopped.
   using Measure = std::function<std::optional<Evaluation>(Evaluator&)>;
   bool decide(const Measure& measure, Evaluation& test, std::vector<std::string>& said);
   // True where the stored model is that of the best evaluation, rather than of the last step.
@@ -149,7 +149,7 @@ struct NetRun : Prepared {
   FeatureTask* features = nullptr;   // the task, where it gives features of frozen layers in place of samples
   std::unique_ptr<data::Feed> feed;  // of training
   std::unique_ptr<DeviceData> data;  // null: batches come from the feed
-  int64_t block = 1;                 // steps that a device which makes its batches is given at a time
+  int64_t block = 1;                 // the number of steps enqueued at a time, if the device assembles batches
   std::unique_ptr<NetTraining> net;
   job::Sharding sharding;  // of its batches; 0 shards: they are whole
   std::optional<RankShares> shares;
@@ -169,7 +169,7 @@ void begin(Prepared& run, const Config& config, PrepareOptions options);
 RunSummary common_summary(const Prepared& run);
 std::shared_ptr<const Learner> net_learner();
 
-// The learning rate of the run's step number `step`, from 0.
+// The learning rate of the run's step number `step`, from 0. Skipped f16 steps count too, so the schedule advances.
 inline double rate_of(const NetRun& run, const RunPosition& place, int64_t step) {
   return place.lr.value_or(run.schedule.at(step) * place.lr_factor);
 }

@@ -18,7 +18,7 @@ namespace freight::train {
 class RunRecorder {
  public:
   // Creates or takes over the output directory. For a rank that does not record (Prepared::records), no function does
-  // anything. `heard`: an observer writes the log of what it is told (Observer::keeps_log).
+  // anything. `heard`: an observer writes the log itself (Observer::keeps_log).
   RunRecorder(const Prepared& run, std::vector<std::string> argv, bool heard = false);
 
   // Writes config.json, model.json, warnings and notes, and run.json with the status "running".
@@ -33,7 +33,7 @@ class RunRecorder {
   void note(const std::string& line) {
     if (dir_) dir_->log(line);
   }
-  // The same for a line that observers are told, too.
+  // The same for a line that observers also receive.
   void note_heard(const std::string& line) {
     if (!heard_) note(line);
   }

@@ -22,7 +22,7 @@ class StateShares;
 
 namespace freight::train {
 
-// The learning rate of a net: the one that is said, else the usual one.
+// The learning rate of a network: the configuration's, or kRateOfNets if it is automatic.
 double learning_rate(const Config& config);
 // The optimizer that a configuration names, of the trainable parameters of the network, in groups where their rates
 // differ; its state lies where `offload` says.
@@ -64,14 +64,14 @@ class TrainStep {
   // T). The model is changed only where the loss is finite, so that a step gone wrong leaves the weights as they were
   // before; in f16, where the gradients are, too. Throws Error(diverged) where these stay infinite at any loss scale.
   Outcome run(const Array& x, const Array& y);
-  // A step on a batch that is cut into shards (part_step.h) is this for each shard of this rank, and
-  // finish_shards(), which tells what run() does, and of how many samples or tokens: of 0 nothing is changed.
+  // A step on a batch that is cut into shards (part_step.h): add_shard() for each shard of this rank, then
+  // finish_shards(), which returns the same as run(), and in `counted` PartStep::Outcome::counted.
   void add_shard(const data::FeedBatch& shard);
   Outcome finish_shards(int64_t& counted);
-  // Enqueues so many steps on the next batches of StepOptions::data, as one piece of work where the device can. What
-  // they did comes from DeviceData::results; the steps behind one whose loss is not finite change nothing.
+  // Enqueues `times` steps on the next batches of StepOptions::data, as one piece of work if the device can.
+  // DeviceData::results has their results. Steps after one with a loss that is not finite change nothing.
   void enqueue(int64_t times);
-  // As run() in f16: throws Error(diverged) where this scale says that the gradients stay infinite at any.
+  // Throws Error(diverged) if the loss scale is so low that gradients are infinite at any. For results of enqueue().
   static void check_scale(double scale);
 
   struct Summary {
@@ -84,7 +84,7 @@ class TrainStep {
   Summary summary(const Type& x, const Type& y);
   // Throws Error(usage) where a normalization would have one value per channel of such a batch, or of a part of it.
   void need_batch_statistics(const Type& x, const Type& y);
-  // How many samples of such a batch, from its first on, can be trained on without such a part: 0 where none can.
+  // The number of samples of such a batch, from the first, that can be trained on without such a part; 0 if none.
   int64_t trainable(const Type& x, const Type& y);
   // The plans of a step on such a batch, and how often each runs in it. Each has an arena of its own, but for one that
   // works in the arena of the run before it, which is not smaller.
@@ -92,15 +92,15 @@ class TrainStep {
     std::shared_ptr<const Plan> plan;
     int64_t times = 1;
     bool shares_arena = false;
-    bool of_shard = false;  // of a rank's, beside those that others compute
+    bool of_shard = false;  // one of this rank's shards; other ranks compute the others
   };
   std::vector<Run> plans(const Type& x, const Type& y);
   // The plan of the largest shard of all ranks; null where batches are not cut into shards.
   std::shared_ptr<const Plan> largest_shard(const Type& x, const Type& y);
-  // The plan of the largest shard of this rank, where a batch is cut into shards, ready to run by itself for a profile,
-  // on its inputs and targets. What it sums stays where it is.
+  // The plan of this rank's largest shard, ready to run alone for a profile, with inputs and targets from this batch.
+  // Its sums over ranks are not made. Only for batches that are cut into shards.
   Executable& part_executable(const Array& x, const Array& y);
-  // Bytes that the step keeps besides.
+  // The memory for gradient sums, in bytes; 0 without shards.
   size_t kept_bytes() const;
   // The timeline of a step that is summed over ranks (step_timeline.h); null for others.
   const job::StepTimeline* timeline() const;

@@ -12,7 +12,7 @@ namespace freight::train {
 
 class DeviceData;
 
-// The gradients of the optimizer's parameters, computed from a scaled loss if `scale` is not null.
+// The optimizer's gradients. With `scale` the loss is scaled, and they are f32 with the factor divided out again.
 std::vector<Tensor> gradients_of(const Tensor& loss, const optim::Optimizer& optimizer, const optim::LossScale* scale);
 
 // Updates all weights, unless a gradient is NaN or infinite, or an earlier loss was. `ema`, `scale` and `data` may be

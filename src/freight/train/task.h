@@ -1,6 +1,6 @@
-// Task: what the training loop must know of a kind of data: images and arrays (task.cpp), text (text_task.cpp), or
-// batches that a program makes (feed_task.cpp). It
-// makes the model for the data, feeds its batches, and says what a stored model needs to read the same data again.
+// Task: the interface of a kind of data for the training loop: images and arrays (task.cpp), text (text_task.cpp), or
+// batches that a program makes (feed_task.cpp). It makes the model for the data, feeds its batches, and has the
+// preprocessing that a saved model needs to read the same data again.
 #pragma once
 #include <functional>
 #include <memory>
@@ -32,7 +32,7 @@ class Task {
   // The share of their batches that this process reads.
   virtual std::unique_ptr<data::Feed> train_feed(const data::Share& share) const = 0;
   virtual std::unique_ptr<data::Feed> test_feed(int64_t batch_size, const data::Share& share) const = 0;
-  // How a Loader orders and batches the samples of training; nothing where no Loader does.
+  // The order and batches of training samples, if a Loader makes them; otherwise empty.
   virtual std::optional<data::LoaderOptions> loader_options(const data::Share& /*share*/) const { return std::nullopt; }
   // The samples of training in their order: epoch e has them as epoch e of training changes them. Null without a
   // Loader.
@@ -76,7 +76,7 @@ class Task {
   Task() = default;
 };
 
-// Says whether the value of --model is a path rather than a name.
+// True if the value of --model is a path rather than a name.
 bool is_spec_file(const std::string& model);
 
 // Both parts of a data set as batches that a program makes (data::made_feed, or a Feed of its own). Each function gives
@@ -88,29 +88,29 @@ struct Feeds {
   uint64_t fingerprint = 0;               // of the training part: a run is resumed on the same alone
 };
 
-// What a program brings itself, in place of what the configuration names. The net is trained where it lies: its
-// weights are what the run begins with, and in the end what it has learnt.
+// A program's own network and data, in place of the configured ones. The network is trained in place: its weights are
+// the initial ones of the run, and in the end the trained ones.
 struct Own {
   std::optional<models::Model> model = {};
-  std::optional<Feeds> feeds = {};  // in place of a source; with a model of the program's own
+  std::optional<Feeds> feeds = {};  // in place of a source; requires a model of the program's own
   // The preprocessing of the network whose weights the run is fine-tuned from: its vocabulary, or mean and std of its
-  // channels, take the place of those that would follow from the data.
+  // channels, replace those of the data.
   std::optional<store::Preprocessing> pretrained = {};
 
   bool any() const { return model || feeds; }
 };
 
-// Flags, each with whether the configuration gives it.
+// Flags, each with true if the configuration gives it.
 using GivenFlags = std::vector<std::pair<const char*, bool>>;
 // Throws Error(usage) that names the first flag that is given, and why it cannot be.
 void refuse_given(const GivenFlags& flags, const std::string& why);
-// Those that say what becomes of the samples of a set of images or arrays.
+// The flags that decide how samples of images or arrays are prepared and augmented.
 GivenFlags image_flags(const Config& config);
 
 // Gives a model the loss that the configuration names. Throws Error(usage) for one that does not fit what it returns.
 void set_loss(models::Model& model, const Config& config);
 
-// `bad` hears of samples that are left out; it may be called while the task is made.
+// `bad` is called for samples that cannot be read, possibly while the task is made.
 std::unique_ptr<Task> make_task(const Config& config, const data::Source& source, const data::BadSamples& bad,
                                 const Own& own = {});
 std::unique_ptr<Task> make_text_task(const Config& config, const data::Source& source, const data::BadSamples& bad,
