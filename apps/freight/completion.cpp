@@ -10,10 +10,10 @@
 namespace freight::app {
 namespace {
 
-// From a help text: the commands of a group, --help, which its help does not list, and of the whole --version; else the
-// values of the flag `previous`, where the help lists them, nothing where it takes another value, and, where it is none
-// that takes one, the words that the usage gives to choose from and all flags. Flags begin at fixed columns; what goes
-// on in later lines of a description is no flag.
+// Reads a help text (of `--help all`). For a group: its commands and --help, at the top also --version. For a command:
+// the listed values of the flag `previous`; nothing if it takes another value; else the alternatives in the usage line
+// and all flags. Flags begin at fixed columns; the continuation lines of descriptions may mention flags, which are not
+// read.
 constexpr const char* kWords = R"awk(
 /^Commands:/ { listed = 1; next }
 /^$/ { listed = 0 }

@@ -8,7 +8,7 @@
 namespace freight::app {
 
 // Declares a flag for every field (train/config_fields.h) but those of group `without`; its default is the value in
-// `config`.
+// `config`. Ranges and allowed words are checked by train::validate(), not by Options.
 void declare_config(Options& options, train::Config& config, const std::string& without = {});
 
 }  // namespace freight::app

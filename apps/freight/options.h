@@ -56,11 +56,11 @@ class Options {
   // Adds --config, --set, --print-config and --dry-run.
   void enable_config();
 
-  // Fills the targets. Throws Error(usage). Also applies -v and -q to the log level.
+  // Fills the targets. Throws Error(usage). Also applies -v and -q to the log level, and loads the --plugin libraries.
   Outcome parse(const std::vector<std::string>& args);
 
-  // Fills the targets as far as the arguments are valid, without messages: for commands whose defaults depend on an
-  // option. Then parse() with new Options.
+  // Fills the targets as far as the arguments are valid, without messages, and loads the --plugin libraries: for
+  // commands whose defaults depend on an option. Then parse() with new Options.
   void peek(const std::vector<std::string>& args);
 
   bool dry_run() const;

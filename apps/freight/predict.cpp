@@ -1,5 +1,5 @@
-// `freight predict`: predicts classes of images or texts with a saved model, for any number of inputs, in batches as
-// they arrive.
+// `freight predict`: predicts with a saved model for any number of images, texts, arrays or rows of tables, in batches
+// as they arrive.
 #include <unistd.h>
 
 #include <algorithm>

@@ -316,7 +316,7 @@ comm::LaunchOptions launch_of(Args words, const JobFlags& flags, int64_t count, 
   return o;
 }
 
-// The logs of the ranks stay, or are gone when the error is read.
+// The ranks' logs are kept, or are deleted before the user sees the error.
 enum class Logs : uint8_t { stay, go };
 [[noreturn]] void fail_with(const std::string& command, comm::JobEnd end, Logs logs) {
   // A rank that was killed could not log the reason.

@@ -98,7 +98,7 @@ std::string to_string(int64_t shards, const ShardWork& work);
 constexpr int kShardsDoNotFit = 75;
 
 // Starts the ranks of a command and waits for them: rank 0 prints here, the others into `logs`/rank-R.log. Returns the
-// exit code, of which rank 0 has said why. Throws Error that names the rank which failed, where it is another.
+// exit code if rank 0 failed, which has printed its error; throws Error that names the rank if another failed.
 // `threads`: of each rank; 0: its share of the processors, or what OMP_NUM_THREADS says where that is less.
 int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count,
               const std::string& logs, int64_t threads = 0);

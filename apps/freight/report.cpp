@@ -46,7 +46,7 @@ int report_command(const Args& args) {
     }
   }
   signals::install();
-  if (!examine.data.empty()) data::Source(examine.data, {.data_dir = examine.data_dir}).need();  // is it there at all?
+  if (!examine.data.empty()) data::Source(examine.data, {.data_dir = examine.data_dir}).need();  // throws if missing
   Progress progress(o.quiet() ? Progress::Mode::off : Progress::Mode::automatic);
   std::vector<report::ReportedRun> reported;
   for (const std::string& path : runs) reported.push_back({.run = report::read_run(path)});

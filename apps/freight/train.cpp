@@ -277,7 +277,7 @@ int train_here(Request& r, const Args& args, job::Ranks* ranks, const ShardWork&
   return result.interrupted() ? signals::exit_code() : 0;
 }
 
-// Trains as another rank than the first. Rank 0 has the data and tells whether the run is one of a table.
+// Trains as a rank other than 0. Rank 0 reads the data and says if it is a table.
 int train_beside(train::Config& config, const TrainFlags& flags, const Args& args, job::Ranks& ranks, bool of_rows) {
   if (of_rows) return tables::follow(config, ranks) ? signals::exit_code() : 0;
   RankLog log;

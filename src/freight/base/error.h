@@ -1,5 +1,5 @@
 // The one exception type of Freight. Every message reads `op: what is wrong: got ..., need ... (scope, file:line)`.
-// The kind decides the exit code of the command line (CONVENTIONS: 1 run time, 2 usage, 3 data, ...).
+// The kind decides the exit code of the command line (docs/train.md has the table).
 #pragma once
 #include <stdexcept>
 #include <string>

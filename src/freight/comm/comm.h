@@ -15,7 +15,7 @@ enum class Collective : uint8_t { all_reduce, reduce_scatter, all_gather, broadc
 const char* to_string(Collective collective);
 
 // Every call below is made by all ranks, in the same order and with the same count, type and root, each from one thread
-// at a time. It returns when this rank's arrays hold the result and may be used again; the others may not be that far.
+// at a time. It returns when this rank's arrays hold the result and may be used again; other ranks may still be in it.
 // Sums are of f32, f64 or i64 (which wraps around), moves of these and of u8. A sum is added in the order of
 // tree_sum.h, which depends on W alone: every rank has the same bits, in every run.
 //

@@ -19,8 +19,8 @@ struct GlooFunctions {
   std::shared_ptr<gloo::transport::Device> (*create_device)(const gloo::transport::tcp::attr&);
 };
 
-// A table of virtual functions and its bytes where the library has the classes of the headers: two words, and one for
-// each function. Another version of Gloo under the same file name has other functions at the same places.
+// The virtual table of a class, and the number of its functions in the headers that Freight was built with; the table
+// has two more words. Another version of Gloo under the same file name has other functions there.
 struct FunctionTable {
   const char* symbol;
   size_t functions;

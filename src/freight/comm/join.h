@@ -29,7 +29,7 @@ struct JobOptions {
 
 // The transport that the options or FREIGHT_COMM request.
 Transport requested_transport(const JobOptions& options = {});
-// The transport that join_job() takes.
+// The transport of host memory that join_job() uses: shared memory or Gloo, also for nccl (apps: join_devices()).
 Transport transport_for(const Launch& launch, const JobOptions& options = {});
 
 // Joins the other ranks of `launch` and returns when all have joined. Throws the errors of join_shared_memory() and

@@ -43,9 +43,9 @@ std::string to_string(const JobEnd& end);
 // FREIGHT_TOKEN of this job, MASTER_ADDR and MASTER_PORT, an empty standard input, and a process group of its own, so
 // that Ctrl-C reaches it once: SIGINT, SIGTERM, SIGHUP and SIGUSR1 are handed on to all. Where there are as many
 // processors as ranks each is bound to its share of those that this process may use (of 8 processors 2 ranks get 0 to 3
-// and 4 to 7), which its compute threads follow: OMP_NUM_THREADS says no more than its share, which is one where there
-// are fewer processors than ranks. Processes are killed by the system when the thread that called this ends in whatever
-// way.
+// and 4 to 7), which its compute threads follow: OMP_NUM_THREADS is set to at most its share, or to 1 if there are
+// fewer processors than ranks. The kernel kills the processes when the calling thread ends, however it ends
+// (PR_SET_PDEATHSIG).
 //
 // After a failure the others have a second to end by themselves. The first failure is the one that did not come from
 // another: a rank that exits with 7 (peer lost) is named only if none fails in another way within that second.

@@ -34,7 +34,7 @@ struct Head {
   std::array<uint64_t, 5> unused{};  // so that what follows begins with a cache line
 };
 static_assert(sizeof(Head) == 64);
-// A head and what it carries fill one packet of an Ethernet.
+// A head and what it carries fit in one Ethernet packet.
 constexpr int64_t kHeadBytes = 1408, kCarried = kHeadBytes - static_cast<int64_t>(sizeof(Head));
 // Arrays of which a rank sends at most this many bytes in total go whole to every rank: slices would take another round
 // trip.

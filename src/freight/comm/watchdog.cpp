@@ -182,7 +182,7 @@ void Watchdog::watch() {
   }
 }
 
-// Reads what has arrived. A connection that closes without a message that its rank leaves means the end of that rank.
+// Reads what has arrived. If a connection closes before its rank has sent that it leaves, that rank has died.
 void Watchdog::read_all() {
   for (size_t i = 0; i < lines_.size(); ++i) {
     Line& line = lines_[i];

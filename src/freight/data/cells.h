@@ -1,5 +1,5 @@
-// The cells of a table file (CSV, TSV, other separators, JSON lines, each also as .gz, and .npz) by columns, as numbers
-// or as words with a dictionary. Knows nothing of features and targets, which tables/table.h chooses.
+// The cells of a table file (CSV, TSV, JSON lines, also .gz; .npz) by columns, as numbers or words with a dictionary,
+// by cell_filler_internal.h. store::value_in turns a word into a model's category; tables/table.h chooses features.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -13,8 +13,8 @@ namespace freight::serve {
 class ServedModel;
 
 struct EngineOptions {
-  // The time that a sample may wait for others; 0: a batch is what has arrived while the previous one ran.
-  double max_delay_seconds = 0;
+  // The time that the oldest sample waits for a batch to fill; 0: a batch is what arrived while the previous one ran.
+  double max_delay_seconds = 0;  // does not bound the whole wait: 64 full batches may be queued (Busy)
 };
 
 class Engine {

@@ -45,8 +45,8 @@ struct HttpOptions {
   size_t max_body_bytes = size_t{32} << 20;
   // Of all bodies together, unpacked; beyond it a request is refused with 503.
   size_t max_held_bytes = size_t{256} << 20;
-  // A request must arrive within this time of its first byte (checked whenever bytes arrive, and at most once more
-  // after the same time), a client must read its response within it, and a connection may be idle for as long.
+  // A request must arrive within this time (checked before each receive, which waits at most as long: a stalled client
+  // is cut off after twice this), a client must read its response within it, and a connection may be idle for as long.
   double timeout_seconds = 30;
 };
 

@@ -286,7 +286,7 @@ void HttpConnection::set_handlers() {
       [this](const httplib::Request& request, httplib::Response& response, const httplib::ContentReader& reader) {
         write(read_body(request, reader), response);
       };
-  http_.Post("/", read);  // of every path (understood)
+  http_.Post("/", read);  // understood() has set every path to "/"
 }
 
 void HttpConnection::set_answers() {

@@ -18,7 +18,7 @@ class Routes {
   // An empty `token` means that none is needed.
   Routes(std::vector<ServedModel*> models, Engine& engine, HttpMetrics& http, std::string token);
 
-  // Decides, before the body is read, whether a request is accepted; if not, the reply has status 401, 404 or 405.
+  // Refuses, before the body is read, with status 401, 404 or 405; HttpConnection::understood() has checked the HTTP.
   std::optional<Reply> admit(const Request& request) const;
   // The reply to an accepted request.
   Reply answer(const Request& request);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMlpBins = 48;  // of a column, where it has many values
 // A column of few different values, with some rows for each, has a bin between each two of them, so that the network
-// tells them apart as trees do: ccpp's vacuum has 634.
+// distinguishes them as trees do (the column `vacuum` of UCI's ccpp has 634 values).
 constexpr size_t kFewMlpValues = 640, kRowsOfMlpValue = 10;
 
 struct WeightedCell {
@@ -21,8 +21,8 @@ struct WeightedCell {
   double count = 1;  // how often it counts: once, or as its row's weight says
 };
 
-// Rising numbers with about equally many cells between each two. A number that many cells have counts as often as would
-// fill a bin: else a column that is mostly 0 would have few bins for all that differs.
+// Ascending numbers with about equally many cells between each two. A number in many cells counts at most as often as
+// fills one bin; otherwise a column that is mostly 0 would have few bins for its other values.
 std::vector<float> quantiles(std::vector<WeightedCell> cells) {
   std::sort(cells.begin(), cells.end(), [](const auto& a, const auto& b) { return a.value < b.value; });
   std::vector<WeightedCell> numbers;  // each different one, with how often it counts

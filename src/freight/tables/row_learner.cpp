@@ -33,8 +33,8 @@ constexpr int64_t kUsualFolds = 5;
 constexpr double kUsualBudget = 60;  // seconds
 constexpr const char* kValidation = "val";
 
-// Refuses what is said to a learner that would pass it over. A recipe of the data, which speaks of networks, says
-// nothing.
+// Refuses flags that this learner would ignore. Values from the dataset's recipe, which is for networks, are not
+// refused.
 void refuse_other_flags(const train::Config& c, const data::Source& source, const RowLearner& learner,
                         const std::function<bool(const std::string&)>& flag_is_given) {
   train::Trained trained{.kind = train::FlagKind::table, .name = learner.name(), .flags = learner.flags()};
@@ -151,7 +151,7 @@ struct RowRun : train::Prepared {
     choose_rate(!flag_is_given, data);
     data.need();
     const bool whole = joins_held_out(data);
-    if (whole) config.val_split = 0;  // so that nobody measures the model on a part that it was fitted to
+    if (whole) config.val_split = 0;  // so that `eval` cannot measure the model on rows it was fitted to
     RowSource source = row_source(config, data);
     source.test = config.test;
     source.whole = whole;
@@ -168,13 +168,13 @@ struct RowRun : train::Prepared {
     told_cost = learner.cost(config, rows);
     plan_comparison();
     if (config.metric == "auto" && !compares && rows.shape.classes.size() == 2) {
-      train::Config by_rank = config;  // what people know of two classes, whose log loss and accuracy are told anyway
+      train::Config by_rank = config;  // AUC is expected for two classes; log loss and accuracy are shown anyway
       by_rank.metric = "auc";
       metric = train::metric_for(by_rank, 2);
     }
   }
 
-  // A program that takes a recipe and then says `model` has the rate of the recipe's net, which is none for trees.
+  // If a program starts from a recipe and then sets `model`, the recipe's rate, which is for a network, is replaced.
   void choose_rate(bool by_program, const data::Source& source) {
     const std::vector<std::string> flags = learner.flags();
     if (by_program && config.lr != train::kAutomaticRate &&
@@ -337,7 +337,7 @@ struct RowRun : train::Prepared {
   std::string pass() const override { return fitting.fitted_by().pass(); }
   std::string compute() const override { return fitting.fitted_by().compute(); }
   std::string metric_name() const override { return judged() ? metric.name : std::string(); }
-  // True where a metric is told besides the loss. More than two classes have their accuracy.
+  // True if there is a metric besides the loss. Accuracy suffices for more than two classes, without a request.
   bool judged() const { return config.metric != "auto" || compares || rows.shape.classes.size() <= 2; }
 
   void train(train::RunRecorder& to, train::Observer& observer) override {
@@ -346,21 +346,21 @@ struct RowRun : train::Prepared {
   }
   const train::Result& result() const override { return fitting.so_far(); }
 
-  // The rows of which the run's figures are.
+  // The rows on which the run's figures are measured.
   const store::Rows& measured() const { return own_test() ? rows.own_test : rows.test; }
   bool own_test() const { return rows.own_test.values.defined(); }
-  // A threshold is chosen by rows that no model was fitted to, those of folds or those that are held out.
+  // True if a threshold is chosen, on rows that no model was fitted to: those of the folds, or the held-out ones.
   bool chooses_threshold() const {
     if (rows.shape.classes.size() != 2 || config.threshold > 0) return false;
     return !config.threshold_rule.empty() || (judged() && metrics::has_best_threshold(metric));
   }
-  // "val" where the held-out rows decide when fitting ends, or which threshold is best: only figures of rows that
-  // nothing used are those of a test set.
+  // "val" if the held-out rows decide when the fit ends or which threshold is best: only rows that nothing has used are
+  // a test set.
   std::string measured_part() const {
     const bool used = !compares && (learner.reads_held_out(config) || chooses_threshold());
     return used && !own_test() && rows.test.count() > 0 ? kValidation : "test";
   }
-  // A configuration that names what is told and no model, with the learner's name and rate.
+  // The configuration, with the learner's name if it names no model.
   train::Config named(train::Config c) const {
     if (!c.model.empty()) return c;
     c.model = learner.name();
@@ -368,12 +368,12 @@ struct RowRun : train::Prepared {
   }
 
   const RowLearner& learner;
-  std::unique_ptr<RankWork> work;  // where several ranks fit
+  std::unique_ptr<RankWork> work;  // null unless several ranks fit
   RowData rows;
   train::Cost told_cost;
   metrics::Metric metric;
   bool compares = false;
-  SelectionRequest comparison;  // where it does
+  SelectionRequest comparison;  // filled in if `compares`
   RowFit fitting;
 };
 
@@ -386,7 +386,7 @@ train::Evaluation RowFit::figures_of(const Array& answers, const store::Rows& of
   return e;
 }
 
-// The best of what is compared.
+// The best of the compared candidates.
 Candidate RowFit::compared(train::RunRecorder& to, train::Observer& observer) {
   SelectionRequest comparison = run_.comparison;
   const double budget = comparison.seconds;
@@ -404,7 +404,7 @@ Candidate RowFit::compared(train::RunRecorder& to, train::Observer& observer) {
   fitted_by_ = s.candidate.learner;
   choose_threshold(s.answers, s.truth);
   on_folds_ = s.models.front();
-  // A learner that the time ended on the folds would take longer on all rows than there is.
+  // A fit that the budget cut short on a fold may need more than the time left: it gets at least 1.5 times a fold's.
   constexpr double kLongerOnAllRows = 1.5;
   const double on_fold = s.board.standings.front().fit_seconds;
   if (budget > 0) {
@@ -413,7 +413,7 @@ Candidate RowFit::compared(train::RunRecorder& to, train::Observer& observer) {
   return s.candidate;
 }
 
-// Answers that the model gave to rows that it was not fitted to.
+// Chooses the threshold by predictions for rows that the model was not fitted to.
 void RowFit::choose_threshold(const Array& answers, const metrics::Truth& truth) {
   if (run_.rows.shape.classes.size() != 2 || threshold_) return;
   if (run_.config.threshold > 0) {
@@ -574,7 +574,7 @@ train::MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, con
     fail(ErrorKind::usage, "--group-column", "is missing, and ", path,
          " does not have it: rows of a ranking are evaluated within those with the same value in this column");
   }
-  // A test part of its own is measured whole, unless another data set or the held-out rows are asked for.
+  // A separate test set is evaluated in full, unless another dataset or the held-out rows are requested.
   const bool asked = request.val_split || request.seed;  // for a division of its own
   const bool file_of_its_own = request.data.empty() && !on.test.empty() && request.split == "test";
   if (file_of_its_own) out.data = on.test;

@@ -172,7 +172,7 @@ class Comparison {
         const bool late = config.fit_seconds > 0 && now() - before > config.fit_seconds;
         return goes_on(what) && !late;
       });
-      if (stopped_ && something) break;  // a part of a fit, beside whole ones
+      if (stopped_ && something) break;  // an incomplete fit, when there are complete ones
       m.fit_seconds += now() - before;
       m.rows = part.train.count();
       take(m, c, *model, part.test);

@@ -9,8 +9,8 @@
 
 namespace freight::tables {
 
-// The prefix of the names of the tensors that trees save. PREFIX + "categories" has the category number of each word of
-// each column: i32 (words of all columns).
+// The prefix of the tensors that trees save: "categories", i32 (words of all columns), the category of each word; and
+// "trees", XGBoost's UBJSON (xgboost_model.cpp), which needs a libxgboost not older than the one that fitted them.
 inline constexpr const char* kTreePrefix = "xgboost.";
 inline constexpr const char* kTreeCategories = "xgboost.categories";
 

@@ -132,9 +132,9 @@ Categories named_categories(const Json& encoded, const std::string& path) {
   return words;
 }
 
-// Counts the categories by column, for columns whose categories have no names: each is its number. The largest one is
-// one more than the largest that a split sends to the right: it stands for all that go left everywhere, and larger ones
-// count as missing.
+// The number of categories of each column whose categories have no names: each is called by its number. XGBoost stores
+// only those that a split sends right: one more than the largest of these stands for all that always go left; larger
+// ones count as missing.
 std::vector<int64_t> numbers_of_categories(const std::vector<store::Tree>& trees, int64_t columns) {
   std::vector<int64_t> count(static_cast<size_t>(columns), 1);
   for (const store::Tree& tree : trees) {

@@ -22,7 +22,7 @@ struct Limits {
   std::vector<std::pair<std::string, std::string>> synonyms = {};  // other words for these, and which each means
 };
 
-// The type that has a setting: what its flag is of.
+// The kind of run that has a setting; it decides which flags need_flags_of() refuses.
 enum class FlagKind { data, job, common, network, table, trees };
 template <class Part>
 constexpr FlagKind kind_of = FlagKind::data;
