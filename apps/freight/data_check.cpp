@@ -53,7 +53,11 @@ void print_check_json(const inspect::DataCheck& c) {
   std::printf("%s\n", j.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
-std::string sample_text(const std::string& text) { return printable(excerpt(text)); }
+// The path of an image, or the beginning of a text.
+std::string sample_text(const std::string& text) {
+  constexpr size_t kMost = 200;
+  return truncated(printable(text), kMost);
+}
 
 std::string per_channel(const std::vector<float>& values) {
   std::vector<std::string> texts;
@@ -122,14 +126,12 @@ int data_check_command(const Args& args) {
   inspect::CheckOptions check;
   int64_t show = 10, seed = 0;
   bool as_json = false;
-  Options o(
-      "data check",
-      "Looks for faults that mislead training or its evaluation: the same image or text in the training and validation "
-      "sets, groups in several splits, wrong labels, rare classes, unreadable files.",
-      "NAME or PATH [options]",
-      "  freight data check photos\n"
-      "  freight data check scans --group-column patient     # of train.csv: whose scans must stay together\n"
-      "The exit code is 3 if a sample or group is in several splits, or a file cannot be read.");
+  Options o("data check",
+            "Looks for faults that mislead training: leaks between the splits, wrong labels, unreadable files.",
+            "NAME or PATH [options]",
+            "  freight data check photos\n"
+            "  freight data check scans --group-column patient     # of train.csv: whose scans must stay together\n"
+            "The exit code is 3 if a sample or group is in several splits, or a file cannot be read.");
   o.positional("NAME or PATH", &name, "images or texts: a set of `freight data list`, a directory or a file", true);
   o.add("--group-column", &check.group_column, "column of the list or text file whose rows belong together",
         {.value = "NAME|N"});

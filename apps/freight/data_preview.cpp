@@ -23,13 +23,11 @@ struct PreviewFlags {
 };
 
 std::unique_ptr<Options> preview_options(train::Config& c, PreviewFlags& f) {
-  auto o = std::make_unique<Options>("data preview",
-                                     "Writes an HTML page of training samples as a run sees them: with the recipe's "
-                                     "and the flags' crops, augmentation "
-                                     "and mixing, or as tokens.",
-                                     "DATA -o PAGE.html [options]",
-                                     "It takes the flags of freight train:\n"
-                                     "  freight data preview photos --rand-augment 2 --mixup-alpha 0.2 -o page.html");
+  auto o = std::make_unique<Options>(
+      "data preview", "Writes an HTML page of training samples as a run sees them: augmented, or as tokens.",
+      "DATA -o PAGE.html [options]",
+      "It takes the flags of freight train:\n"
+      "  freight data preview photos --rand-augment 2 --mixup-alpha 0.2 -o page.html");
   o->positional("data", &c.data, "images or texts: a built-in dataset, a directory or a file", false);
   declare_config(*o, c, "Output");
   o->group("The page");

@@ -70,13 +70,12 @@ void print_found(const std::string& source, const store::LocalWeights& found, bo
 int models_get_command(const Args& args) {
   std::string source;
   bool as_json = false, progress_wanted = true;
-  Options o("models get",
-            "Downloads trained weights into the caches of PyTorch and Hugging Face, resumes partial downloads, checks "
-            "SHA-256; without SOURCE it lists torchvision's.",
+  Options o("models get", "Downloads trained weights, or without SOURCE lists those of torchvision.",
             "[SOURCE] [options]",
             "  freight models get torchvision:resnet50\n"
             "  freight models get hf:timm/resnet50.a1_in1k        # @REVISION, or /FILE for one of several files\n"
             "  freight models get https://example.org/weights.safetensors#sha256=HEX\n"
+            "Files go to the caches of PyTorch and Hugging Face. Partial downloads resume, the SHA-256 is checked.\n"
             "--weights takes the same names, and downloads what is missing. Private and gated models need HF_TOKEN.");
   o.positional("SOURCE", &source, "torchvision:NAME, hf:ORG/NAME or an address", false);
   o.add("--progress", &progress_wanted, "a progress line on stderr");

@@ -2,11 +2,14 @@
 #include "freight/report/runs.h"
 
 #include <cstdio>
+#include <filesystem>
 
 #include "command.h"
+#include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/io/json_library.h"
+#include "freight/train/config_fields.h"
 #include "freight/train/progress.h"
 #include "options.h"
 #include "table.h"
@@ -14,14 +17,43 @@
 
 namespace freight::app {
 
+namespace {
+
+// "lr" for the key optimizer.lr: the flag as it is typed, without its dashes.
+std::string flag_of_key(const std::string& key) {
+  for (const train::Field& field : train::config_fields()) {
+    if (key == field.key) return field.flag().substr(2);
+  }
+  return key;
+}
+
+// The directory of runs where none is named.
+std::string usual_runs() {
+  const std::string usual = "runs";
+  std::error_code error;
+  if (std::filesystem::is_directory(usual, error)) return usual;
+  const bool here = [] {
+    try {
+      return !report::list_runs(".").empty();
+    } catch (const Error&) {
+      return false;
+    }
+  }();
+  fail(ErrorKind::data, usual, "there is no such directory",
+       here ? "; `freight runs .` lists the runs that are here" : "; name the directory of the runs: freight runs DIR");
+}
+
+}  // namespace
+
 int runs_command(const Args& args) {
-  std::string dir = "runs";
+  std::string dir;
   bool as_json = false;
   Options o("runs", "Lists the runs in a directory: status, best metric, the settings that differ, hours.",
             "[DIR] [options]", "  freight runs\n  freight runs experiments --json");
   o.positional("DIR", &dir, "a directory with runs (default runs)", false);
   o.add("--json", &as_json, "print a JSON array");
   if (o.parse(args) == Options::Outcome::done) return 0;
+  if (dir.empty()) dir = usual_runs();
   constexpr double kHour = 3600;
   const std::vector<report::ListedRun> runs = report::list_runs(dir);
   if (as_json) {
@@ -48,7 +80,9 @@ int runs_command(const Args& args) {
   std::vector<std::vector<std::string>> rows;
   for (const report::ListedRun& r : runs) {
     std::string settings;
-    for (const auto& [key, value] : r.settings) settings += cat(settings.empty() ? "" : "  ", key, "=", excerpt(value));
+    for (const auto& [key, value] : r.settings) {
+      settings += cat(settings.empty() ? "" : "  ", flag_of_key(key), "=", excerpt(value));
+    }
     const std::string best = r.metric.empty() ? "-" : cat(r.metric, " ", figure(r.value));
     rows.push_back({printable(r.path), r.status, best, clock_text(r.seconds), printable(settings)});
   }

@@ -1,7 +1,9 @@
 // `freight data check` and `freight data preview` as a user meets them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <vector>
 
 #include "freight/io/json_library.h"
 #include "run_command.h"
@@ -16,23 +18,32 @@ std::string sample_photos(const std::string& dir) {
   return dir + "/photos";
 }
 
-std::string first_image(const std::string& folder) {
-  for (const auto& e : fs::recursive_directory_iterator(folder)) {
-    if (e.is_regular_file()) return e.path().string();
+// The images of each class in train and val folders, the last five in val.
+std::string divided_photos(const std::string& dir) {
+  const std::string all = sample_photos(dir), photos = dir + "/divided";
+  for (const auto& folder : fs::directory_iterator(all)) {
+    const std::string name = folder.path().filename().string();
+    for (const char* part : {"/train/", "/val/"}) fs::create_directories(photos + part + name);
+    std::vector<fs::path> images;
+    for (const auto& image : fs::directory_iterator(folder.path())) images.push_back(image.path());
+    std::sort(images.begin(), images.end());
+    for (size_t i = 0; i < images.size(); ++i) {
+      const char* const part = i + 5 < images.size() ? "/train/" : "/val/";
+      fs::copy_file(images[i], photos + part + name + "/" + images[i].filename().string());
+    }
   }
-  return "";
+  return photos;
 }
 
 TEST(DataCheck, NamesLeaksAndSkippedFilesAndEndsWithTheCodeOfData) {
-  const std::string photos = sample_photos(scratch_dir());
+  const std::string photos = divided_photos(scratch_dir());
   const Ran good = run_freight({"data", "check", photos});
   EXPECT_EQ(good.code, 0) << good.out << good.err;
   EXPECT_NE(good.out.find("mean     0."), std::string::npos) << good.out;
-  const std::string image = first_image(photos + "/train");
-  const std::string folder = fs::path(image).parent_path().filename().string();
-  fs::copy_file(image, photos + "/val/" + folder + "/copy" + fs::path(image).extension().string());
-  write_file(photos + "/train/" + folder + "/bad.png", "no image");
-  write_file(photos + "/train/" + folder + "/photo.heic", "");
+  const std::string image = photos + "/train/circle/00.png";
+  fs::copy_file(image, photos + "/val/circle/copy.png");
+  write_file(photos + "/train/circle/bad.png", "no image");
+  write_file(photos + "/train/circle/photo.heic", "");
   const Ran bad = run_freight({"data", "check", photos});
   EXPECT_EQ(bad.code, 3);
   for (const std::string& part : {std::string("leak     validation "), std::string("is the same as train " + image),
@@ -64,7 +75,7 @@ TEST(DataPreview, WritesAPageOfImagesAsTheRunSeesThem) {
     EXPECT_NE(html.find(part), std::string::npos) << part;
   }
   EXPECT_EQ(run_freight({"data", "preview", photos}).code, 2);
-  EXPECT_EQ(run_freight({"data", "preview", "titanic", "-o", page}).code, 2);
+  EXPECT_EQ(run_freight({"data", "preview", dir + "/nowhere", "-o", page}).code, 3);
 }
 
 TEST(DataPreview, ShowsTextsAsTheirTokens) {

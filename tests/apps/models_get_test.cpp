@@ -14,8 +14,12 @@ namespace {
 using freight::testing::bytes_of;
 using freight::testing::LoopbackServer;
 
-std::vector<std::string> own_caches(const std::string& dir) {
-  return {"TORCH_HOME=" + dir + "/torch",   "HF_HOME=" + dir + "/hf", "HF_HUB_CACHE=", "HF_TOKEN=", "HF_HUB_OFFLINE=",
+std::vector<std::string> own_caches(const std::string& dir, const std::string& token = {}) {
+  return {"TORCH_HOME=" + dir + "/torch",
+          "HF_HOME=" + dir + "/hf",
+          "HF_HUB_CACHE=",
+          "HF_TOKEN=" + token,
+          "HF_HUB_OFFLINE=",
           "FREIGHT_CACHE=" + dir + "/cache"};
 }
 
@@ -54,9 +58,8 @@ TEST(ModelsGet, WithoutAConnectionOrWithARejectedTokenItSaysWhatToDo) {
     EXPECT_NE(offline.err.find(part), std::string::npos) << offline.err;
   }
   LoopbackServer hub({{"/api/models/org/net/revision/main?blobs=true", {.status = 401}}});
-  environment = own_caches(dir);
+  environment = own_caches(dir, "hf_wrong");
   environment.push_back("HF_ENDPOINT=" + hub.url());
-  environment.emplace_back("HF_TOKEN=hf_wrong");
   const Ran rejected = run_freight({"models", "get", "hf:org/net"}, "", environment);
   EXPECT_EQ(rejected.code, 3);
   EXPECT_NE(rejected.err.find("HF_TOKEN was rejected"), std::string::npos) << rejected.err;

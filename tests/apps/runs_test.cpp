@@ -25,7 +25,8 @@ TEST(RunsCommand, ListsRunsWithTheSettingsThatDiffer) {
   for (const char* part : {"/0.01 ", "complete", "top1 ", "lr=0.01", "lr=0.1"}) {
     EXPECT_NE(list.out.find(part), std::string::npos) << list.out;
   }
-  EXPECT_EQ(list.out.find("batch_size"), std::string::npos) << list.out;
+  EXPECT_EQ(list.out.find("batch-size"), std::string::npos) << list.out;
+  EXPECT_EQ(list.out.find("optimizer."), std::string::npos) << "keys of files instead of flags\n" << list.out;
   const auto j = nlohmann::json::parse(run_freight({"runs", runs, "--json"}).out);
   ASSERT_EQ(j.size(), 2u);
   EXPECT_EQ(j[0]["status"], "complete");

@@ -53,7 +53,7 @@ TEST(ModelCard, HasDataMetricsWithIntervalsHoursEnergyLicenseAndLimits) {
   expect_parts(card,
                {"---\nlibrary_name: freight\npipeline_tag: image-classification\n",
                 "model-index:\n- name: \"convnet on pets\"", "    - type: \"accuracy\"\n      value: 0.9\n",
-                "| hash of the training set (XXH3) | 123456789 |", "1,000 for training, 100 for test",
+                "| hash of the training set (XXH3) | 123456789 |", "1,000 for training, 100 for validation",
                 "| accuracy | 0.9 | 0.8256 to 0.9448 |",  // scipy: binomtest(90, 100).proportion_ci(method="wilson")
                 "| time of the steps | 1 h | 2 h |", "| energy of the CPUs | - | 42.5 Wh |",
                 "| memory | 1.0 MiB | 2.0 MiB |", "BSD-3-Clause", "on only 100 samples",
@@ -88,6 +88,20 @@ TEST(ModelCard, AModelWithoutItsRunHasWhatItsFileSays) {
   expect_parts(card, {"| name | pets |", "| accuracy | 0.9 | - |", "trained from scratch"});
   EXPECT_EQ(card.find("## Training"), std::string::npos);
   EXPECT_EQ(card.find("freight predict"), std::string::npos);
+}
+
+TEST(ModelCard, SaysIfTheFiguresAreOfATestSet) {
+  store::Bundle model = small_net();
+  RunRecord run = small_run();
+  const auto card = [&] { return model_card({.model = &model, .run = &run, .file = "model.safetensors"}); };
+  expect_parts(card(), {"metric (validation set)", "      split: validation\n", "100 for validation"});
+  run.data = "mnist";  // whose test set the run was evaluated on
+  expect_parts(card(), {"metric (test set)", "      split: test\n", "100 for test"});
+  run.result = {{"val_top1", "90"}};
+  expect_parts(card(), {"metric (validation set)", "| accuracy | 0.9 |"});
+  run.data = "sms_spam";  // which has none
+  run.result = {{"test_top1", "90"}};
+  expect_parts(card(), {"metric (validation set)"});
 }
 
 TEST(ModelCard, ScoresHaveTheirOwnIntervals) {

@@ -75,6 +75,18 @@ TEST(ListedRuns, TheBestCheckpointDecidesWhichRowIsTheBest) {
   EXPECT_EQ(list_runs(dir.path()).at(0).value, 80);
 }
 
+TEST(ListedRuns, TheMetricThatWasAskedForComesBeforeTheAccuracy) {
+  const TemporaryDir dir;
+  put_run(dir / "a", "complete", "0.1", 1000);
+  put(dir / "a/metrics.jsonl",
+      io::to_json_line(
+          {.step = 10, .split = "test", .loss = 0.4, .top1 = 90, .metric_name = "macro_f1", .metric = 0.7}) +
+          "\n");
+  const ListedRun run = list_runs(dir.path()).at(0);
+  EXPECT_EQ(run.metric, "macro_f1");
+  EXPECT_EQ(run.value, 0.7);
+}
+
 TEST(ListedRuns, TheFigureOfTheSavedModelStandsInForMissingRows) {
   const TemporaryDir dir;
   put(dir / "run/run.json", R"({"status":"complete","result":{"test_auc":0.75,"test_loss":0.6,"train_seconds":1}})");

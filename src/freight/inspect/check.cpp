@@ -223,8 +223,7 @@ DataCheck check_images(const data::Source& source, const CheckOptions& options) 
     check.parts.push_back(part_of(names[p], labels, check.classes.size()));
     all.add(p, labels);
     for (int64_t i = 0; i < set.count(); ++i) {
-      check.parts[p].samples.push_back(set.files ? set.files->paths[static_cast<size_t>(i)]
-                                                 : cat(names[p], " sample ", i));
+      check.parts[p].samples.push_back(set.files ? set.files->paths[static_cast<size_t>(i)] : cat("sample ", i));
     }
     keys.push_back(check.parts[p].samples);
     add_note(set.note, check);
@@ -311,11 +310,11 @@ DataCheck check_texts(const data::Source& source, const CheckOptions& options) {
 }  // namespace
 
 DataCheck check_data(const data::Source& source, const CheckOptions& options) {
-  source.need();
   const data::Content content = source.content();
   if (content == data::Content::table) {
     fail(ErrorKind::usage, source.where(), "is a table, which freight data info describes; expected images or texts");
   }
+  source.need();
   const bool images = content == data::Content::images || content == data::Content::arrays;
   DataCheck check = images ? check_images(source, options) : check_texts(source, options);
   check.where = source.where();

@@ -21,10 +21,7 @@ constexpr size_t kMostCompared = 64;
 
 class Pairs {
  public:
-  void add(const Duplicate& d) {
-    const auto [at, fresh] = all_.try_emplace({d.first, d.second}, d);
-    if (!fresh && d.same) at->second = d;
-  }
+  void add(const Duplicate& d) { all_.try_emplace({d.first, d.second}, d); }
   bool has(int64_t a, int64_t b) const { return all_.contains({a, b}); }
   std::vector<Duplicate> sorted() const {
     std::vector<Duplicate> out;
@@ -36,13 +33,15 @@ class Pairs {
   std::map<std::pair<int64_t, int64_t>, Duplicate> all_;
 };
 
-// Pairs each sample with the first one of equal hash.
-void add_equal(const std::vector<uint64_t>& hashes, const std::vector<bool>& usable, Pairs& pairs) {
+// Pairs each sample with the first one of equal hash, which then stands for it: it is no longer usable.
+void add_equal(const std::vector<uint64_t>& hashes, std::vector<bool>& usable, Pairs& pairs) {
   std::unordered_map<uint64_t, int64_t> first;
   for (size_t i = 0; i < hashes.size(); ++i) {
     if (!usable[i]) continue;
     const auto [at, fresh] = first.try_emplace(hashes[i], static_cast<int64_t>(i));
-    if (!fresh) pairs.add({.first = at->second, .second = static_cast<int64_t>(i), .same = true});
+    if (fresh) continue;
+    pairs.add({.first = at->second, .second = static_cast<int64_t>(i), .same = true});
+    usable[i] = false;
   }
 }
 
@@ -208,10 +207,12 @@ std::vector<Duplicate> duplicate_texts(const std::vector<std::string>& texts) {
     content.push_back(data::hash_of(plain.data(), plain.size(), 0));
     sets.push_back(phrases(plain));
   }
-  add_equal(content, std::vector<bool>(texts.size(), true), pairs);
+  std::vector<bool> usable(texts.size(), true);
+  add_equal(content, usable, pairs);
   for (uint64_t band = 0; band < kBands; ++band) {
     std::vector<std::pair<uint64_t, int64_t>> keys;
     for (size_t i = 0; i < sets.size(); ++i) {
+      if (!usable[i]) continue;
       uint64_t code = band;
       for (uint64_t row = 0; row < kRows; ++row) {
         uint64_t least = ~uint64_t{0};

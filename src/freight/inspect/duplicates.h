@@ -19,7 +19,7 @@ struct Duplicate {
 // this: the same picture in another size, compression or brightness. Different pictures of one thing correlate less.
 inline constexpr double kSameImage = 0.995;
 // `parts`: lists that are concatenated; the indices run through all of them. The result is sorted by the first sample,
-// then the second. In a group of equal samples, each is paired with the first one.
+// then the second. In a group of equal samples, each is paired with the first one, which alone is compared with others.
 std::vector<Duplicate> duplicate_images(const std::vector<const ImageSamples*>& parts);
 
 // Texts are nearly the same if they share at least this fraction of their three-word phrases (Jaccard index). Only

@@ -28,18 +28,38 @@ std::vector<int64_t> folds_of(const std::vector<int64_t>& labels, int64_t classe
 }
 
 // Scores of the classes become probabilities.
-void softmax(float* scores, int64_t classes) {
+void softmax(const float* scores, float scale, int64_t classes, float* out) {
   const float most = *std::max_element(scores, scores + classes);
   float sum = 0;
-  for (int64_t k = 0; k < classes; ++k) sum += scores[k] = std::exp(scores[k] - most);
-  for (int64_t k = 0; k < classes; ++k) scores[k] /= sum;
+  for (int64_t k = 0; k < classes; ++k) sum += out[k] = std::exp((scores[k] - most) * scale);
+  for (int64_t k = 0; k < classes; ++k) out[k] /= sum;
 }
 
+// Simple models are far too certain. Scores are divided by the temperature at which the labels are the most probable
+// (Guo et al. 2017, arXiv:1706.04599), which is one number for all samples: each of them hardly has a say in it.
+float best_scale(const std::vector<float>& scores, const std::vector<int64_t>& labels, int64_t classes) {
+  constexpr float kLeast = 1.0f / 1024, kMost = 4, kFactor = 1.15f;
+  std::vector<float> p(static_cast<size_t>(classes));
+  double best_loss = 0;
+  float best = 0;
+  for (float scale = kLeast; scale < kMost; scale *= kFactor) {
+    double loss = 0;
+    for (size_t i = 0; i < labels.size(); ++i) {
+      softmax(scores.data() + static_cast<int64_t>(i) * classes, scale, classes, p.data());
+      loss -= std::log(std::max(p[static_cast<size_t>(labels[i])], 1e-30f));
+    }
+    if (best == 0 || loss < best_loss) best = scale, best_loss = loss;
+  }
+  return best;
+}
+
+// `out` has scores, which become probabilities.
 void finish(OutOfFold& out, const std::vector<int64_t>& labels) {
+  const float scale = best_scale(out.probabilities, labels, out.classes);
   int64_t right = 0;
   for (size_t i = 0; i < labels.size(); ++i) {
     float* const p = out.probabilities.data() + static_cast<int64_t>(i) * out.classes;
-    softmax(p, out.classes);
+    softmax(p, scale, out.classes, p);
     right += std::max_element(p, p + out.classes) - p == labels[i] ? 1 : 0;
   }
   out.accuracy = labels.empty() ? 0 : static_cast<double>(right) / static_cast<double>(labels.size());
@@ -204,10 +224,6 @@ OutOfFold predict_texts(const std::vector<std::string>& texts, const std::vector
           scores[k] += std::log((all_with[word * wide + k] - with_word[f][word * wide + k] + 1) / (count + 2));
       }
     }
-    // Words depend on each other, which the product of their probabilities ignores: certainty grows with the root of
-    // their number rather than with the number.
-    const float scale = 1 / std::sqrt(static_cast<float>(std::max<size_t>(words[i].size(), 1)));
-    for (size_t k = 0; k < wide; ++k) scores[k] *= scores[k] == kNever ? 1 : scale;
   }
   finish(out, labels);
   return out;
@@ -224,13 +240,14 @@ std::vector<Contradicted> contradicted_labels(const OutOfFold& predictions, cons
     counts[static_cast<size_t>(labels[i])] += 1;
   }
   for (size_t k = 0; k < usual.size(); ++k) usual[k] /= std::max(counts[k], 1.0);
+  constexpr double kCertain = 0.9;
   std::vector<Contradicted> out;
   for (size_t i = 0; i < labels.size(); ++i) {
     int64_t best = 0;
     for (int64_t k = 1; k < classes; ++k) {
       if (p(i, k) > p(i, best)) best = k;
     }
-    if (best == labels[i] || p(i, best) < usual[static_cast<size_t>(best)]) continue;
+    if (best == labels[i] || p(i, best) < std::min(usual[static_cast<size_t>(best)], kCertain)) continue;
     out.push_back({static_cast<int64_t>(i), labels[i], best, p(i, best), p(i, labels[i])});
   }
   std::stable_sort(out.begin(), out.end(), [](const Contradicted& a, const Contradicted& b) {

@@ -7,7 +7,8 @@
 
 namespace freight::inspect {
 
-// Probabilities (N, classes) for samples, each from a model that was fitted on the other folds.
+// Probabilities (N, classes) for samples, each from a model that was fitted on the other folds; one temperature for all
+// makes them as certain as they are right.
 struct OutOfFold {
   int64_t classes = 0;
   std::vector<float> probabilities;
@@ -26,7 +27,7 @@ struct Contradicted {
   double probability = 0, of_label = 0;  // of the predicted class, and of the label
 };
 // A label is contradicted if another class is at least as probable as that class is on average among the samples that
-// are labeled with it. The most certain contradictions come first.
+// are labeled with it, or has 90 %. The most certain contradictions come first.
 std::vector<Contradicted> contradicted_labels(const OutOfFold& predictions, const std::vector<int64_t>& labels);
 
 }  // namespace freight::inspect

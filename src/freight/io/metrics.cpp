@@ -168,6 +168,12 @@ std::optional<Metrics> from_json_line(const std::string& line) {
     if (!m.loss && j.value("nonfinite", false)) m.loss = std::nan("");
     if (const auto it = j.find("mem_bytes"); it != j.end()) m.mem_bytes = count(*it);
     m.time = number("time").value_or(0);
+    for (const auto& [key, value] : j.items()) {
+      if (key == "nonfinite" || !value.is_number() || !is_metric_name(key)) continue;
+      m.metric_name = key;
+      m.metric = value.get<double>();
+      break;
+    }
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }

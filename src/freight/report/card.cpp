@@ -13,6 +13,7 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/version.h"
+#include "freight/data/catalog.h"
 #include "freight/io/json_library.h"
 #include "freight/store/weights_source.h"
 #include "freight/train/learner.h"
@@ -51,7 +52,7 @@ std::string entry_of(const store::Bundle& model, const std::string& key) {
 std::string task_of(const store::Bundle& model) {
   if (!model.net()) return model.classes.empty() ? "tabular-regression" : "tabular-classification";
   if (model.preprocessing.text()) return model.model.language_model() ? "text-generation" : "text-classification";
-  if (model.preprocessing.pictures() && model.model.loss == models::Loss::cross_entropy) return "image-classification";
+  if (model.preprocessing.pictures() && !model.classes.empty()) return "image-classification";
   return "other";
 }
 
@@ -59,8 +60,15 @@ std::string name_of_data(const CardFacts& f) {
   return f.run && !f.run->data.empty() ? f.run->data : entry_of(*f.model, "data");
 }
 
-// The split on which the metrics were computed.
-std::string part_of(const CardFacts& f) { return entry_of(*f.model, "held_out") == "val" ? "validation" : "test"; }
+// The split on which the metrics were computed. What a network is evaluated on after each epoch is a validation set,
+// unless it is the test set of a built-in dataset; a table says which it was.
+std::string part_of(const CardFacts& f) {
+  if (!f.model->net()) return entry_of(*f.model, "held_out") == "val" ? "validation" : "test";
+  const data::CatalogEntry* const known = data::find_entry(name_of_data(f));
+  bool apart = false;  // the data has a test set, and the run was evaluated on another
+  for (const auto& [name, value] : f.run ? f.run->result : Facts()) apart = apart || starts_with(name, "val_");
+  return known && known->test > 0 && !apart ? "test" : "validation";
+}
 
 std::vector<Measured> metrics_of(const CardFacts& f) {
   std::vector<Measured> all;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "freight/base/error.h"
@@ -46,21 +47,33 @@ bool is_setting(const std::string& key) {
   return !kOthers.contains(key);
 }
 
-void set_metric(const RunRecord& run, ListedRun& listed) {
-  if (const io::Metrics* best = run.best()) {
-    listed.epoch = best->epoch;
-    listed.metric = best->metric ? best->metric_name : best->top1 ? "top1" : "loss";
-    listed.value = best->metric ? *best->metric : best->top1 ? *best->top1 : best->loss.value_or(0);
-    return;
-  }
-  // "test_auc": the saved model's figure, which a loss has no say in.
-  for (const auto& [name, value] : run.result) {
+// A figure of the saved model, by the name of its metric: "test_auc". Nothing where there is none.
+std::optional<std::pair<std::string, double>> saved_figure(const RunRecord& run, const std::string& wanted) {
+  for (const auto& [name, text] : run.result) {
     const size_t end = name.find('_');
     const std::string of = name.substr(0, end), metric = end == std::string::npos ? "" : name.substr(end + 1);
-    if ((of != "test" && of != "val") || (metric == "loss" && !listed.metric.empty())) continue;
-    listed.metric = metric;
-    listed.value = parse_number<double>(value).value_or(0);
+    const std::optional<double> value = parse_number<double>(text);
+    if (!value || (of != "test" && of != "val")) continue;
+    const bool usual = metric == "loss" || metric == "top1";  // which every run has
+    if (metric == wanted || (wanted.empty() && !usual)) return std::pair(metric, *value);
   }
+  return std::nullopt;
+}
+
+// The metric that the run was asked for, else the accuracy of the best epoch, else the loss.
+void set_metric(const RunRecord& run, ListedRun& listed) {
+  const io::Metrics* const best = run.best();
+  if (best) listed.epoch = best->epoch;
+  const auto take = [&](const std::string& metric, double value) {
+    listed.metric = metric;
+    listed.value = value;
+  };
+  if (best && best->metric) return take(best->metric_name, *best->metric);
+  if (const auto own = saved_figure(run, "")) return take(own->first, own->second);
+  if (best && best->top1) return take("top1", *best->top1);
+  if (const auto top1 = saved_figure(run, "top1")) return take("top1", top1->second);
+  if (best && best->loss) return take("loss", *best->loss);
+  if (const auto loss = saved_figure(run, "loss")) return take("loss", loss->second);
 }
 
 ListedRun listed(const RunRecord& run) {
