@@ -267,7 +267,8 @@ def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
 def eye(n_rows, n_cols=None, /, *, k=0, dtype=None, device=None):
     """(n_rows, n_cols): 1 on diagonal k, 0 elsewhere."""
     x = zeros((n_rows, n_rows if n_cols is None else n_cols), dtype=dtype)
-    _core.diagonal(x, k)[...] = 1
+    if -n_rows < k < x.shape[1]:
+        _core.diagonal(x, k)[...] = 1
     return _placed(x, device)
 
 

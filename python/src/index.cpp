@@ -31,10 +31,10 @@ int axes_of(const IndexItem& item) {
   return 1;
 }
 
-// The integers that a mask stands for, one vector per axis.
+// The integers that a mask stands for, one vector per axis; one without elements selects nothing.
 std::vector<View> places(const View& mask, const View& x, int axis) {
   for (int a = 0; a < mask.rank(); ++a) {
-    if (axis + a >= x.rank() || mask.shape[a] != x.shape[axis + a]) {
+    if (axis + a >= x.rank() || (mask.shape[a] != x.shape[axis + a] && mask.shape[a] != 0)) {
       raise<IndexError>("boolean index did not match indexed array: the mask has shape ", to_string(mask.shape),
                         ", the array ", to_string(x.shape));
     }

@@ -74,6 +74,7 @@ def test_index_arrays_masks_and_assignment():
     assert x[:, 2, 0].tolist() == [-1, -1]
     x[x < 0] = 0
     assert f.min(x).item() == 0
+    assert f.ones(1)[f.zeros(0, dtype=f.bool)].shape == (0,) and f.sum(f.eye(2, k=2**63)).item() == 0
     with pytest.raises(IndexError, match="out of bounds"):
         x[:, f.asarray([3])]
     with pytest.raises(IndexError, match="mask"):
