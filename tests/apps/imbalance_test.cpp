@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "freight/base/strings.h"
+#include "freight/io/safetensors.h"
 #include "freight/store/bundle.h"
 #include "rank_models.h"
 #include "run_command.h"
@@ -157,7 +158,7 @@ TEST_F(Imbalance, TablesTakeTheSameFlagsOrRefuseThem) {
   };
   const Ran ruled = table({"--model", "logistic", "--threshold", "recall=0.9"});
   EXPECT_EQ(ruled.code, 0) << ruled.err;
-  EXPECT_TRUE(store::load_bundle(path("table/model.safetensors")).threshold);
+  EXPECT_TRUE(io::load_safetensors(path("table/model.safetensors")).metadata.contains("threshold"));
   for (const Words& flag : {Words{"--loss", "focal"},
                             {"--sample-by", "class"},
                             {"--calibration", "temperature"},

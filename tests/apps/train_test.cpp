@@ -237,7 +237,7 @@ TEST(TrainCommand, RefusesWhatCannotWorkBeforeAnythingIsWritten) {
       {{"--class-weight", "balancd"}, 2, {"--class-weight", "balancd", "did you mean balanced?"}},
       {{"--weight-column", "w"}, 2, {"--weight-column is a flag of table models", "this run trains a network"}},
       {{"--folds", "3"}, 2, {"--folds is a flag of table models", "this run trains a network"}},
-      {{"--loss", "mse"}, 2, {"loss mse", "targets are classes"}},
+      {{"--loss", "mse"}, 2, {"--loss", "mse", "are classes", "focal"}},
       {{"--criterion", "focl"}, 2, {"--loss", "focl", "did you mean focal?"}},
       {{"--loss", "bce", "--calibration", "temperature"}, 2, {"--calibration", "cross_entropy or focal", "bce"}},
       {{"--gpus", "2"}, 2, {"--gpus", "did you mean --devices? (--devices 2, or a list like cuda:0,cuda:1)"}},

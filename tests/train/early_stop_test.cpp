@@ -143,7 +143,7 @@ TEST_F(EarlyStop, SettlesTheMetricBeforeTheFirstStep) {
   refused(ErrorKind::usage, {"--weight-column", "this run trains a network"}, [](Config& c) { c.weight_column = "w"; });
   refused(ErrorKind::usage, {"--threshold", "two classes", "10 classes"}, [](Config& c) { c.threshold = 0.3; });
   refused(ErrorKind::usage, {"--threshold", "recall=2"}, [](Config& c) { c.threshold_rule = "recall=2"; });
-  refused(ErrorKind::usage, {"--loss", "huber", "targets are classes"}, [](Config& c) { c.loss = "huber"; });
+  refused(ErrorKind::usage, {"--loss", "huber", "are classes", "focal"}, [](Config& c) { c.loss = "huber"; });
   refused(ErrorKind::usage, {"--loss", "mea"}, [](Config& c) { c.loss = "mea"; });
 }
 

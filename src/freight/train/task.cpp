@@ -116,6 +116,11 @@ class SampleTask : public Task {
                              {.classes = c_.num_classes > 0 ? c_.num_classes : usual, .input = set.sample_shape()});
     }
     set_loss(model, c_);
+    if (c_.loss != Config().loss && models::regresses(model.loss) == set.classification()) {
+      fail(ErrorKind::usage, "--loss", "got ", c_.loss, ", the targets of ", c_.data, " are ",
+           set.classification() ? "classes: expected cross_entropy, focal or bce"
+                                : "values: expected mse, huber or mae");
+    }
     need_fit(model, set);
     refuse_given({{"--label-smoothing", models::regresses(model.loss) && c_.label_smoothing > 0}},
                  cat("needs class labels; the targets of ", c_.data, " are values"));

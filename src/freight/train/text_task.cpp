@@ -174,6 +174,10 @@ class TextTask : public Task {
       refuse("a loss and a metric of a program's own are over samples, of a corpus tokens are counted");
     }
     if (model.own.loss) return;
+    if (models::regresses(model.loss) && c_.loss != Config().loss) {
+      fail(ErrorKind::usage, "--loss", "got ", c_.loss, ", the targets of ", c_.data,
+           " are classes: expected cross_entropy, focal or bce");
+    }
     if (models::regresses(model.loss))
       refuse("it is a regression model (loss ", models::to_string(model.loss), "), the data has classes");
     const Type result = model.output_type(1);
