@@ -12,17 +12,11 @@ import pathlib
 import re
 import sys
 
-# Functions of the library that the package has under the standard's names, with the standard's semantics.
+# Functions of the library that the package has under another name, the standard's, and with the standard's semantics; those
+# that have the standard's name are recognized by it.
 REPLACED = set("""
-    add subtract multiply divide negative less less_equal greater greater_equal equal not_equal remainder floor_divide
-    logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_invert shift_left shift_right
-    is_finite is_inf is_nan signbit positive trunc pow atan2 hypot logaddexp copysign nextafter maximum minimum abs sign exp
-    expm1 log log1p log2 log10 sqrt reciprocal square sin cos tan tanh sinh cosh asin acos atan asinh acosh atanh floor ceil
-    round clamp where cast sum mean max min prod any all var stddev cumsum cumprod argmax argmin reshape transpose permute
-    squeeze unsqueeze broadcast_to flip roll repeat tile diff concat stack zeros ones full arange linspace eye iota argsort
-    sort searchsorted matmul tensordot vecdot outer cross diagonal matrix_trace tril triu slice narrow select split chunk
-    cholesky det eig eigh eigvals eigvalsh inv matrix_norm matrix_power matrix_rank norm pinv qr slogdet solve svd svdvals
-    vector_norm
+    shift_left shift_right is_finite is_inf is_nan clamp cast stddev cumsum cumprod transpose permute unsqueeze iota
+    matrix_trace slice narrow select split chunk norm unique random_uniform random_normal randn randint
 """.split())
 # Names of parameters in Python.
 PARAMETERS = {"axes": "axis", "keep": "keepdims"}
@@ -88,6 +82,20 @@ def elementwise(core):
         yield name, operands, doc
 
 
+def own_functions(core, package):
+    """The library's functions that the package has as they are, with their numbers."""
+    taken = REPLACED | {n for n in vars(core.elementwise)}
+    taken |= {f.name for name in ("_array_api", "_linalg") for f in functions_of(package / f"{name}.py")}
+    found = {}
+    for index, s in enumerate(core.signatures()):
+        if s["name"] in taken:
+            continue
+        if s["name"] in found:
+            raise SystemExit(f"generate.py: overloads of {s['name']}: write one of them by hand in freight/_array_api.py")
+        found[s["name"]] = (index, s)
+    return list(found.values())
+
+
 def write_functions(core, package):
     lines = ['"""Functions that are generated from the library\'s signatures by generate.py."""',
              "from . import _core", "", "_elementwise = _core.elementwise", "_function = _core.call_function",
@@ -98,13 +106,7 @@ def write_functions(core, package):
     for name, operands, doc in elementwise(core):
         lines += ["", f"def {name}({operands}, /):", f'    """{doc}"""', f"    return _elementwise.{name}({operands})", ""]
     exported = []
-    seen = {}
-    for index, s in enumerate(core.signatures()):
-        if s["name"] in REPLACED:
-            continue
-        if s["name"] in seen:
-            raise SystemExit(f"generate.py: overloads of {s['name']}: name one of them in the table REPLACED")
-        seen[s["name"]] = index
+    for index, s in own_functions(core, package):
         parameters = s["parameters"]
         names = [python_name(p["name"]) for p in parameters]
         values = "(" + ", ".join(names) + ("," if len(names) == 1 else "") + ")"
@@ -192,9 +194,7 @@ def main():
     pointwise = [f"def {name}({', '.join(f'{o}: Array | complex' if ',' in operands else f'{o}: Array' for o in operands.split(', '))}, /) -> Array: ..."
                  for name, operands, _ in elementwise(core)]
     library = []
-    for s in core.signatures():
-        if s["name"] in REPLACED:
-            continue
+    for _, s in own_functions(core, package):
         result = "Array" if len(s["results"]) == 1 else "tuple[Array, ...]"
         library.append(f"def {s['name']}({', '.join(parameter_stub(p) for p in s['parameters'])}) -> {result}: ...")
     constants = ["e: float", "inf: float", "nan: float", "pi: float", "newaxis: None", ""] + [f"{t}: dtype" for t in types]

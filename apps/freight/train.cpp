@@ -84,10 +84,10 @@ std::unique_ptr<Options> train_options(train::Config& c, TrainFlags& f) {
                                      "  freight train --data reviews.csv --text-column body --label-column stars\n"
                                      "  freight train housing.csv --target median_house_value");
   declare(*o, c, f);
-  o->essentials({"data",         "--model",   "--weights",       "--recipe",  "--target", "--epochs",     "--max-steps",
-                 "--batch-size", "--lr",      "--optimizer",     "--metric",  "--device", "--devices",    "--precision",
-                 "--shards",     "--elastic", "--device-memory", "--fit",     "--seed",   "--output-dir", "--overwrite",
-                 "--resume",     "--config",  "--print-config",  "--dry-run", "--help"});
+  o->essentials({"data",        "--model",      "--weights", "--freeze",        "--recipe",  "--target", "--epochs",
+                 "--max-steps", "--batch-size", "--lr",      "--optimizer",     "--metric",  "--device", "--devices",
+                 "--precision", "--shards",     "--elastic", "--device-memory", "--fit",     "--seed",   "--output-dir",
+                 "--overwrite", "--resume",     "--config",  "--print-config",  "--dry-run", "--help"});
   return o;
 }
 

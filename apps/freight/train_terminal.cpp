@@ -126,7 +126,7 @@ void Terminal::on_epoch(const train::EpochReport& e) {
   text += cat("  ", fixed(e.seconds, 1), " s", e.best ? "  * best" : "");
   tell(text);
   if (!e.slow.empty()) tell(cat("warning: ", e.slow));
-  if (r.data_percent > 20)
+  if (r.data_percent > 20 && e.seconds > 1)  // a short epoch, as of kept features, has nothing to gain
     tell(cat("warning: ", fixed(r.data_percent, 0), "% of the time was spent waiting for data; try more --workers"));
 }
 

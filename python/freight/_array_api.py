@@ -155,6 +155,8 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
     x = _core.imported(obj)
     if x is None:
         x = _imported_by_numpy(obj)
+    if x is None and hasattr(obj, "__dlpack_device__") and obj.__dlpack_device__()[0] not in (1, 3, 11):
+        raise TypeError(f"asarray: the elements of this {type(obj).__name__} are on another device: copy it to the host first")
     if x is None and hasattr(obj, "dtype"):
         raise TypeError(f"asarray: elements of type {obj.dtype} are not supported: expected numbers in the native byte order")
     if x is None:

@@ -1,10 +1,14 @@
 """Functions of functions: jit, grad, value_and_grad, plan. Their arguments and results are arrays, nested in tuples, lists
 and dicts."""
 import functools
+import threading
 
 from . import _core
 from ._array_api import asarray
 from ._core import Array
+
+
+_recording = threading.local()  # .depth: calls of functions whose gradients are wanted, in this thread
 
 
 def _flatten(value, leaves):
@@ -60,12 +64,12 @@ class Jit:
         except TypeError as error:
             raise TypeError(f"jit: arguments must be arrays, numbers, strings, or tuples, lists and dicts of these: {error}") from None
         if entry is None:
-            output = {}
+            output, function = {}, self._function
 
             def body(inputs):
                 args, kwargs = _unflatten(structure, iter(inputs))
                 results = []
-                output["structure"] = _flatten(self._function(*args, **kwargs), results)
+                output["structure"] = _flatten(function(*args, **kwargs), results)
                 return results
 
             entry = (_core.Compiled(body, self._device, self._deterministic), output)
@@ -75,6 +79,8 @@ class Jit:
         return entry, leaves
 
     def __call__(self, *arguments, **keywords):
+        if _core.compiling() or getattr(_recording, "depth", 0):  # its operations are a part of what is traced
+            return self._function(*arguments, **keywords)
         (compiled, output), leaves = self._prepared(arguments, keywords)
         before = compiled.traces()
         results = compiled.call(leaves)
@@ -148,7 +154,11 @@ def value_and_grad(function, argnums=0, has_aux=False):
             # The function gets arrays of its own: what it writes to them changes none that gradients are taken by.
             arguments[n] = _unflatten(structure, iter([_core.as_leaf(x) for x in traced[at:at + count]]))
             at += count
-        value = function(*arguments, **keywords)
+        _recording.depth = getattr(_recording, "depth", 0) + 1
+        try:
+            value = function(*arguments, **keywords)
+        finally:
+            _recording.depth -= 1
         loss = value[0] if has_aux else value
         if not isinstance(loss, Array):
             raise TypeError(f"grad: the function must return a scalar array, got {type(loss)}")

@@ -7,6 +7,7 @@
 #include "freight/ops/elementwise.h"
 #include "freight/ops/indexing.h"
 #include "freight/ops/shape.h"
+#include "freight/trace/tracer.h"
 #include "index.h"
 #include "loops.h"
 
@@ -63,7 +64,22 @@ const View& host(const PyArray& a) {
   return read;
 }
 
-Tensor tensor_of(const PyArray& a) { return a.on_host() ? Tensor(to_array(a.view)) : a.tensor; }
+Tensor borrowed_tensor(const PyArray& a) { return a.on_host() ? Tensor(to_array(a.view)) : a.tensor; }
+
+Tensor tensor_of(const PyArray& a) {
+  return a.on_host() && !trace::compiling() ? Tensor(to_array(copy(a.view))) : borrowed_tensor(a);
+}
+
+bool has_traced(nb::handle values) {
+  if (PyTuple_Check(values.ptr()) || PyList_Check(values.ptr())) {
+    for (nb::handle h : nb::borrow<nb::sequence>(values)) {
+      if (has_traced(h)) return true;
+    }
+    return false;
+  }
+  const PyArray* a = array_or_null(values);
+  return a && !a->on_host();
+}
 
 std::optional<DType> dtype_of(nb::handle h) {
   if (h.is_none()) return std::nullopt;
@@ -463,22 +479,10 @@ Tensor traced_item(const PyArray& x, nb::handle key) {
   return y;
 }
 
-bool has_traced_index(nb::handle key) {
-  if (PyTuple_Check(key.ptr())) {
-    for (nb::handle h : nb::borrow<nb::tuple>(key)) {
-      const PyArray* a = array_or_null(h);
-      if (a && !a->on_host()) return true;
-    }
-    return false;
-  }
-  const PyArray* a = array_or_null(key);
-  return a && !a->on_host();
-}
-
 // The write as a function: the elements at the places that the key names, which are known while tracing.
 void set_traced_item(PyArray& x, nb::handle key, nb::handle value) {
   need_no_views(x);
-  if (has_traced_index(key))
+  if (has_traced(key))
     raise<TypeError>("x[...] = v: a traced index does not work here: use freight.index_put or where");
   const Shape shape = x.tensor.shape();
   View places(DType::i64, shape);
@@ -498,7 +502,7 @@ void set_traced_item(PyArray& x, nb::handle key, nb::handle value) {
 }  // namespace
 
 nb::object get_item(PyArray& x, nb::handle key) {
-  if (has_traced_index(key)) return wrap(traced_item(x, key));
+  if (has_traced(key)) return wrap(traced_item(x, key));
   if (!x.on_host()) return wrap_view(x, traced_item(x, key));
   if (PyLong_CheckExact(key.ptr()) && x.view.rank() > 0) return wrap(selected(x.view, 0, integer_of(key, "index")));
   return wrap(gather(select(x.view, items_of(key))));

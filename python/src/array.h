@@ -48,7 +48,10 @@ PyArray* array_or_null(nb::handle h);
 PyArray& array_of(nb::handle h, const char* function);  // TypeError for other objects
 // The elements on the host; a tensor is evaluated.
 const View& host(const PyArray& a);
+// For operations that are recorded, and run later: elements of the host are copied, as their owner may change them.
 Tensor tensor_of(const PyArray& a);
+Tensor borrowed_tensor(const PyArray& a);  // for operations that are done before the call returns
+bool has_traced(nb::handle values);        // a tensor, or a tuple or list that has one
 
 // None gives `usual`. Accepts freight's types, Python's, names, and NumPy's.
 std::optional<DType> dtype_of(nb::handle h);

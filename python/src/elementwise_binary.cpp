@@ -124,16 +124,10 @@ struct logaddexp {
   }
 };
 struct maximum {
-  template <Real T>
-  static T f(T a, T b) {
-    return a > b || a != a ? a : b;
-  }
+  static auto f(Real auto a, Real auto b) { return a > b || a != a ? a : b; }
 };
 struct minimum {
-  template <Real T>
-  static T f(T a, T b) {
-    return a < b || a != a ? a : b;
-  }
+  static auto f(Real auto a, Real auto b) { return a < b || a != a ? a : b; }
 };
 
 #define FREIGHT_ORDER(name, op)                                             \
@@ -165,22 +159,13 @@ struct logical_xor {
   static bool f(Bool auto a, Bool auto b) { return a != b; }
 };
 struct bitwise_and {
-  template <Bits T>
-  static T f(T a, T b) {
-    return static_cast<T>(a & b);
-  }
+  static auto f(Bits auto a, Bits auto b) { return static_cast<decltype(a)>(a & b); }
 };
 struct bitwise_or {
-  template <Bits T>
-  static T f(T a, T b) {
-    return static_cast<T>(a | b);
-  }
+  static auto f(Bits auto a, Bits auto b) { return static_cast<decltype(a)>(a | b); }
 };
 struct bitwise_xor {
-  template <Bits T>
-  static T f(T a, T b) {
-    return static_cast<T>(a ^ b);
-  }
+  static auto f(Bits auto a, Bits auto b) { return static_cast<decltype(a)>(a ^ b); }
 };
 struct left_shift {
   template <Int T>

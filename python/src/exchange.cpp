@@ -61,7 +61,7 @@ std::optional<DType> dtype_of_dl(DlType t) {
   return std::nullopt;
 }
 
-// What an exported tensor needs as long as it lives.
+// An exported tensor, with the memory that it needs as long as it lives.
 template <class Managed>
 struct Exported {
   Managed managed;
@@ -142,7 +142,7 @@ View view_of(const DlTensor& t, bool writable, std::shared_ptr<void> owner) {
 template <class Managed>
 std::shared_ptr<void> owner_of(Managed* m) {
   return {m, [](Managed* p) {
-            if (p->deleter) p->deleter(p);
+            if (p->deleter && Py_IsInitialized()) p->deleter(p);
           }};
 }
 
@@ -275,8 +275,9 @@ std::optional<View> imported(nb::handle object) {
     strides[static_cast<int>(i)] = a.stride(i);
   }
   auto* data = static_cast<char*>(const_cast<void*>(static_cast<const void*>(a.data())));
-  // Python's objects are released with the interpreter's lock.
+  // Python's objects are released with the interpreter's lock, and not after its end.
   std::shared_ptr<void> keeps(new nb::ndarray<nb::ro, nb::device::cpu>(a), [](void* p) {
+    if (!Py_IsInitialized()) return;
     nb::gil_scoped_acquire lock;
     delete static_cast<nb::ndarray<nb::ro, nb::device::cpu>*>(p);
   });

@@ -511,7 +511,6 @@ void bind_array(nb::module_& m) {
       .def_prop_ro(
           "imag", [](nb::handle x) { return part(x, 1); }, "the imaginary part, a view")
       .def_prop_ro("_on_host", [](const PyArray& x) { return x.on_host(); })
-      .def_prop_ro("_writable", [](const PyArray& x) { return !x.on_host() || x.view.block->writable; })
       .def_prop_ro("_address", [](const PyArray& x) { return reinterpret_cast<uintptr_t>(host(x).data); })
       .def("_share_memory",
            [](const PyArray& x, const PyArray& y) {
@@ -553,7 +552,6 @@ void bind_functions(nb::module_& m) {
   m.def("joined",
         [](nb::handle a, nb::handle scalar) { return dtype_object(joined_type(*dtype_of(a), scalar_of(scalar))); });
   m.def("as_dtype", [](nb::handle a) { return dtype_object(*dtype_of(a)); });
-  m.def("is_array", [](nb::handle a) { return array_or_null(a) != nullptr; });
   m.def("reshape", reshape, nb::arg("x"), nb::arg("shape"), nb::arg("copy").none());
   m.def("permute_dims", permute_dims);
   m.def("transposed", transposed);
@@ -584,7 +582,6 @@ void bind_functions(nb::module_& m) {
     for (const auto& s : shapes) out = broadcast_of(out, Shape(s));
     return tuple_of(out);
   });
-  m.def("is_host", [](nb::handle h) { return array_of(h, "array").on_host(); });
 }
 
 }  // namespace freight::python

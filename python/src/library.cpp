@@ -96,9 +96,8 @@ ArgumentValue value_of(const Parameter& p, nb::handle h, Call& call, const char*
   if (h.is_none()) return NotGiven{};
   const auto tensor = [&](nb::handle t) {
     PyArray& a = array_of(t, function);
-    call.traced = call.traced || !a.on_host();
     call.has_i32 = call.has_i32 || a.dtype() == DType::i32;
-    return tensor_of(a);
+    return call.traced ? tensor_of(a) : borrowed_tensor(a);
   };
   switch (p.kind) {
     case Kind::tensor: {
@@ -152,7 +151,7 @@ nb::object results_of(std::vector<Tensor> results, bool traced, bool list) {
 // Calls function `index` of signatures() with values in its order.
 nb::object call_function(size_t index, nb::handle values) {
   const Signature& s = public_functions().at(index);
-  Call call;
+  Call call{has_traced(values)};
   std::vector<ArgumentValue> arguments;
   size_t i = 0;
   for (nb::handle h : nb::borrow<nb::sequence>(values)) {
@@ -220,7 +219,7 @@ class Compiled {
       for (nb::handle h : nb::borrow<nb::sequence>(list)) {
         PyArray& a = array_of(h, "jit");
         traced = traced || !a.on_host();
-        tensors.push_back(tensor_of(a));
+        tensors.push_back(borrowed_tensor(a));
       }
       for (const Tensor& t : tensors) arguments.emplace_back(t);
     }

@@ -15,7 +15,7 @@ namespace {
 // From so many multiplications on the library's kernels are faster than the loop below.
 constexpr int64_t kLibraryProduct = 1 << 18;
 
-// What products of T are summed in.
+// The type in which products of T are summed.
 template <class T>
 struct Summed {
   using type = T;

@@ -34,15 +34,6 @@ struct Accumulator<T> {
   using type = std::complex<double>;
 };
 
-template <class T>
-bool is_nan(T v) {
-  if constexpr (kIsComplex<T>) {
-    return v != v;
-  } else {
-    return v != v;
-  }
-}
-
 struct Sum {
   template <class A>
   static A start() {

@@ -68,8 +68,23 @@ Block::~Block() {
   if (owned_) std::free(data);
 }
 
+namespace {
+// ValueError where they do not fit.
+size_t bytes_of(const Shape& shape, DType dtype) {
+  int64_t bytes = static_cast<int64_t>(size_of(dtype));
+  for (const int64_t n : shape) {
+    if (n == 0) return 0;
+  }
+  for (const int64_t n : shape) {
+    if (__builtin_mul_overflow(bytes, n, &bytes))
+      raise<ValueError>("array is too big: its size does not fit in 64 bits");
+  }
+  return static_cast<size_t>(bytes);
+}
+}  // namespace
+
 View::View(DType type, const Shape& extents) : dtype(type), shape(extents), strides(contiguous_strides(extents)) {
-  block = std::make_shared<Block>(static_cast<size_t>(extents.numel()) * size_of(type));
+  block = std::make_shared<Block>(bytes_of(extents, type));
   data = block->data;
 }
 
@@ -87,18 +102,10 @@ Shape checked_shape(const std::vector<int64_t>& extents, DType dtype) {
   if (extents.size() > Shape::kMaxRank) {
     raise<ValueError>("an array has at most ", Shape::kMaxRank, " axes: got ", extents.size());
   }
-  __int128 bytes = static_cast<__int128>(size_of(dtype));
-  bool empty = false;
   for (const int64_t n : extents) {
     if (n < 0) raise<ValueError>("negative dimensions are not allowed: got ", n);
-    empty = empty || n == 0;
   }
-  for (const int64_t n : extents) {
-    if (empty) break;
-    bytes *= n;
-    if (bytes > (static_cast<__int128>(1) << 62))
-      raise<ValueError>("array is too big: its size does not fit in 64 bits");
-  }
+  bytes_of(Shape(extents), dtype);
   return Shape(extents);
 }
 

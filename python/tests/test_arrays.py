@@ -86,6 +86,7 @@ def test_index_arrays_masks_and_assignment():
     (lambda: f.ones(3) + f.ones(4), ValueError), (lambda: f.ones((2, 3)) @ f.ones((2, 3)), ValueError),
     (lambda: f.ones(3) + "a", TypeError), (lambda: f.asarray([[1], [2, 3]]), ValueError), (lambda: f.asarray("abc"), TypeError),
     (lambda: f.ones(-1), ValueError), (lambda: f.ones((2**40, 2**40)), ValueError), (lambda: f.empty((2**44,)), MemoryError),
+    (lambda: f.broadcast_to(f.ones(1), (2**40, 1)) + f.broadcast_to(f.ones(1), (1, 2**40)), ValueError),
     (lambda: f.ones(3)[3], IndexError), (lambda: bool(f.ones(3)), ValueError), (lambda: float(f.ones(3)), TypeError),
     (lambda: f.sum(f.ones(3), axis=1), IndexError), (lambda: f.ones(4).reshape(3), ValueError), (lambda: len(f.ones(())), TypeError),
     (lambda: f.linalg.inv(f.zeros((2, 2))), f.LinAlgError), (lambda: f.max(f.ones((0,))), ValueError),

@@ -34,6 +34,37 @@ def test_gradients_of_nested_arguments():
     assert f.grad(lambda a, b: f.sum(a * b), argnums=(0, 1))(f.asarray([2.0]), f.asarray([3.0]))[1].tolist() == [2]
 
 
+def test_compiled_functions_are_part_of_those_that_call_them():
+    square = f.jit(lambda x: x * x)
+    assert f.jit(lambda x: f.sum(square(x)))(f.asarray([1.0, 2.0])).item() == 5
+    assert f.grad(lambda x: f.sum(square(x)))(f.asarray([1.0, 2.0])).tolist() == [2, 4]
+
+
+def test_gradients_use_the_elements_that_the_function_saw():
+    factor = f.ones(3)
+
+    def loss(x):
+        y = f.sum(x * factor * x)
+        factor[...] = 100.0
+        return y
+
+    assert f.grad(loss)(f.ones(3)).tolist() == [2, 2, 2]
+
+
+def test_functions_that_are_dropped_leave_no_memory():
+    import gc
+    import weakref
+
+    def make():
+        step = f.jit(lambda x: x + 1)
+        step(f.ones(2))
+        return weakref.ref(step)
+
+    kept = [make() for _ in range(20)]
+    gc.collect()
+    assert not any(k() for k in kept)
+
+
 def test_a_loop_of_descent_reaches_the_minimum():
     f.random.seed(0)
     x, true = f.random.normal((64, 3)), f.asarray([1.0, -2.0, 0.5])

@@ -96,6 +96,42 @@ TEST_F(Imbalance, SaysWhichEpochIsStoredAndResumes) {
   EXPECT_EQ(verified.code, 0) << verified.out << verified.err;
 }
 
+TEST_F(Imbalance, LossDrawsAndPlateauGoWithShardsDevicesAndResuming) {
+  const Words set = {"--model",
+                     "text_bow",
+                     "--lr",
+                     "0.5",
+                     "--max-length",
+                     "16",
+                     "--loss",
+                     "focal",
+                     "--sample-by",
+                     "class",
+                     "--lr-scheduler",
+                     "plateau",
+                     "--lr-patience",
+                     "1",
+                     "--min-improvement",
+                     "0.05",
+                     "-b",
+                     "32",
+                     "-q"};
+  const auto run = [&](const std::string& name, const Words& more) {
+    Words args = set;
+    args.insert(args.end(), more.begin(), more.end());
+    const Ran r = train("texts.csv", name, args);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return model(name);
+  };
+  EXPECT_TRUE(run("shards1", {"--epochs", "4", "--shards", "4", "--devices", "1"}) ==
+              run("shards2", {"--epochs", "4", "--shards", "4", "--devices", "2"}));
+  const std::string whole = run("whole", {"--epochs", "6", "--deterministic"});
+  run("parts", {"--epochs", "3", "--deterministic"});
+  EXPECT_TRUE(run("parts", {"--epochs", "6", "--deterministic", "--resume", "auto"}) == whole);
+  EXPECT_NE(read_file(path("whole/log.txt")).find("the learning rate is scaled by 0.1"), std::string::npos);
+  EXPECT_FALSE(run("devices", {"--epochs", "4", "--devices", "2"}).empty());
+}
+
 TEST_F(Imbalance, AFileOfClassWeightsIsNotNeededToResume) {
   write_file(path("weights.json"), R"({"ham": 1, "spam": 4})");
   const Words args = {"--model", "text_bow", "--epochs", "2", "--class-weight", path("weights.json"), "-q"};

@@ -89,7 +89,7 @@ TEST_F(Plugin, WhatIsNoneIsNamedWithTheFault) {
     std::string path;
     std::vector<std::string> said;
   };
-  for (const Row& row : {Row{dir_ + "/none.so", {"there is not a plugin", "No such file"}},
+  for (const Row& row : {Row{dir_ + "/none.so", {"there is no plugin", "No such file"}},
                          {dir_, {"is a directory", "expected a plugin"}},
                          {pipe, {"is not a file", "expected a plugin"}},
                          {text, {"is not a shared library"}},

@@ -415,7 +415,7 @@ TEST_F(Ranks, OfAnotherLauncherRefuseFlagsThatSayOtherwise) {
     devices.insert(devices.end(), {"--devices", "cpu*3"});
     const Ran more = run_freight(devices, {}, environment(0));
     EXPECT_EQ(more.code, 2) << command;
-    EXPECT_NE(more.err.find("--devices: got 3, but torchrun started 2 processes"), std::string::npos) << more.err;
+    EXPECT_NE(more.err.find("--devices: got 3: torchrun started 2 processes"), std::string::npos) << more.err;
   }
   EXPECT_FALSE(fs::exists(path("refused")));
 }
@@ -517,7 +517,7 @@ TEST_F(Ranks, AreNamedAndRefused) {
   refused({"--devices", "cpu*2", "--device-weights", "4,0"}, "expected auto, or numbers above 0");
   refused({"--device-weights", "auto"}, "is for several devices");
   refused({"--devices", "cpu*2", "--device", "ref"}, "cannot be combined with --devices cpu*2");
-  refused({"--devices", "4", "--shards", "3"}, "for 4 devices");
+  refused({"--devices", "4", "--shards", "3"}, "got 4 devices for 3 shards");
   refused({"--devices", "2", "-b", "1"}, "expected a sample for each");
   refused({"--shards", "33"}, "has no 33 shards");
   refused({"--shards", "4", "--grad-accum", "2"}, "--grad-accum");

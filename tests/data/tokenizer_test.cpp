@@ -125,11 +125,14 @@ TEST(StoredTokenizer, DamageIsRefused) {
     TokenizerKind kind;
     const char* bytes;
     const char* reason;
-  } cases[] = {
-      {TokenizerKind::word, "[\"a\"", "JSON list"},          {TokenizerKind::word, "{}", "JSON list"},
-      {TokenizerKind::word, "[\"a\",3]", "entry 1"},         {TokenizerKind::word, "[\"\"]", "entry 0"},
-      {TokenizerKind::word, "[\"a\",\"a\"]", "there twice"}, {TokenizerKind::character, "[\"ab\"]", "more than one"},
-      {TokenizerKind::bpe, "no model", "damaged"},           {TokenizerKind::bpe, "", "damaged"}};
+  } cases[] = {{TokenizerKind::word, "[\"a\"", "JSON list"},
+               {TokenizerKind::word, "{}", "JSON list"},
+               {TokenizerKind::word, "[\"a\",3]", "entry 1"},
+               {TokenizerKind::word, "[\"\"]", "entry 0"},
+               {TokenizerKind::word, "[\"a\",\"a\"]", "appears twice"},
+               {TokenizerKind::character, "[\"ab\"]", "more than one"},
+               {TokenizerKind::bpe, "no model", "damaged"},
+               {TokenizerKind::bpe, "", "damaged"}};
   for (const auto& c : cases) {
     expect_error(ErrorKind::checkpoint, {"file", c.reason}, [&] { load(c.kind, c.bytes); });
   }

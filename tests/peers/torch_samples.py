@@ -400,8 +400,12 @@ FUNCTIONS = {
     "linalg.vector_norm": (["x", "ord", "dim", "keepdim", "dtype"], vector_norm),
     "argmax": (["x", "dim", "keepdim"], arg("argmax")), "argmin": (["x", "dim", "keepdim"], arg("argmin")),
 }
-# Inputs that are no operands of a gradient.
-FIXED = {"running_mean", "running_var"}
+
+
+def without_gradient(name, names):
+    """Inputs that are no operands of a gradient, in PyTorch: statistics, weights of losses, what is sorted out."""
+    fixed = {"running_mean", "running_var"} | ({"weight", "pos_weight"} if "target" in names else set())
+    return fixed | ({"x"} if name == "unique" else set())
 
 
 def layer(kind, **settings):
@@ -581,7 +585,8 @@ def function_sample(op, names, adapter, sample, refused):
             return {"missing": "an error of PyTorch's that depends on its build"}
         flat_args, spec = pytree.tree_flatten((args, kwargs))
         doubles = exact(flat_args)
-        fixed = {id(bound(names, args, kwargs)[k]) for k in FIXED if k in names and k in bound(names, args, kwargs)}
+        given = bound(names, args, kwargs)
+        fixed = {id(given[k]) for k in without_gradient(op.name, names) if k in given}
         for before, after in zip(flat_args, doubles):
             if isinstance(after, torch.Tensor) and after.is_floating_point() and id(before) not in fixed:
                 after.requires_grad_()

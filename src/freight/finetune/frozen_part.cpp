@@ -175,7 +175,7 @@ bool reads_trained(const Pass& p, const Node& n) {
   });
 }
 
-// Why the part ends at a node that takes features, and whose results are none.
+// The reason why the part ends at a node that takes features and whose results are not features.
 std::string reason_of(const Pass& p, const Node& n) {
   if (info(n.op).random) return cat(layer_of(n), " draws random numbers (", name(n.op), ")");
   if (reads_trained(p, n)) return cat(layer_of(n), " is trained");

@@ -113,7 +113,7 @@ std::vector<Dependence> of_node(const Operands& o) {
   }
 }
 
-// What no sample has a part in: the parts along axis 0 are equal where they come about as equal ones.
+// Values that depend on no sample: uniform if the parts along axis 0 are known to be equal, else constant.
 Dependence of_constant(const Operands& o) {
   if (!o.divides(o.result())) return constant;
   double value = 0;

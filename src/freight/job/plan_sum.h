@@ -69,7 +69,7 @@ class PlanSum final : public Collectives {
   bool has_summed_ = false;    // a run has made sums
   int64_t recordings_ = 0;     // the number of recordings that the ranks made together
   bool in_plan_order_ = true;  // pieces of this run are summed as soon as they are complete
-  std::vector<Array> zeros_;   // what the last empty run contributed
+  std::vector<Array> zeros_;   // the contribution of the last empty run
 };
 
 }  // namespace freight::job

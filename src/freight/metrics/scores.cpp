@@ -45,9 +45,9 @@ class Answered {
 
   int64_t count() const { return n_; }
   bool ranking() const { return !queries_.empty(); }
-  // Samples are drawn of these: rows of one query are not by chance together.
+  // The number of units that are sampled: rows, or whole queries of a ranking, whose rows belong together.
   int64_t units() const { return static_cast<int64_t>(weights_.size()); }
-  // How often each of these counts by its weight.
+  // The number of times that each unit counts, from its weight.
   const Times& weights() const { return weights_; }
   int64_t classes() const { return classes_ ? k_ : 0; }
   const float* row(int64_t i) const { return answers_.data<float>() + i * k_; }
@@ -158,7 +158,7 @@ std::optional<double> average_precision(const Answered& a, const Times& times, c
   return sum / positive;
 }
 
-// The rows of each class: those that are told rightly, that are told, and that are there.
+// The weights of rows by class: predicted correctly, predicted as the class, and labeled with the class.
 struct ClassSums {
   std::vector<double> right, told, there;
 };
@@ -175,7 +175,7 @@ ClassSums class_sums(const Answered& a, const Times& times) {
   return s;
 }
 
-// The harmonic mean of precision and recall of each class; empty for one that is neither there nor told.
+// The harmonic mean of precision and recall of each class; empty for a class that is neither labeled nor predicted.
 std::vector<std::optional<double>> f1_by_class(const Answered& a, const Times& times) {
   const ClassSums s = class_sums(a, times);
   std::vector<std::optional<double>> all(s.right.size());
@@ -194,7 +194,7 @@ std::optional<double> macro_f1(const Answered& a, const Times& times, const Metr
   }
   return sum / std::max(count, 1);
 }
-// Of the second class; where it is never told 0, as elsewhere (notes_on_scores says so).
+// The precision of the second class; 0 if it is never predicted, as in scikit-learn (notes_on_scores reports that).
 std::optional<double> precision(const Answered& a, const Times& times, const Metric&) {
   const ClassSums s = class_sums(a, times);
   return s.told[1] > 0 ? s.right[1] / s.told[1] : 0;
@@ -215,7 +215,7 @@ std::optional<double> balanced_accuracy(const Answered& a, const Times& times, c
   return sum / count;
 }
 // Matthews' correlation coefficient for any number of classes (Gorodkin, Comparing two K-category assignments, 2004); 0
-// where all rows are of one class, or all are told one.
+// if all rows belong to one class, or all are predicted as one.
 std::optional<double> mcc(const Answered& a, const Times& times, const Metric&) {
   const ClassSums s = class_sums(a, times);
   double all = 0, right = 0, both = 0, told = 0, there = 0;
@@ -348,7 +348,7 @@ struct MetricRow {
   For what;
   bool higher;
   bool shown;  // without being asked for
-  bool told;   // reads the told class
+  bool told;   // reads the predicted class
   By interval;
   std::optional<double> (*of)(const Answered&, const Times&, const Metric&);
 };

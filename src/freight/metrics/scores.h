@@ -66,10 +66,10 @@ struct Score {
   std::string name;          // of the metric
   double value = 0;          // over all samples
   double low = 0, high = 0;  // the 95 % interval; both are `value` where there is none
-  enum class Interval {      // what there is to say of the interval
+  enum class Interval {      // says if there is one, and if not, why
     known,                   // low and high are its bounds
-    too_few,  // of the samples that it would need: 20 of the rarer class, or of all for what does not depend on classes
-    none      // of a calibration error, whose estimate is larger than the error itself in small sets
+    too_few,  // fewer than 20 samples of the rarer class, or of all for metrics that do not depend on classes
+    none      // the metric is a calibration error, whose estimate is larger than the error itself in small sets
   } interval = Interval::known;  // of this score
 };
 // "(95 %: 0.91 to 0.97)", "(too few samples for an interval)", or "" for a metric that never has one.

@@ -27,7 +27,7 @@ struct RunOptions {
   bool round_each = false;
   // States never change: what depends only on them (folded or packed weights) is computed in the first run. See thaw().
   bool frozen = false;
-  // What may be done to keep the arena within a limit, as far as that is possible: check Plan::arena_bytes().
+  // The ways to keep the arena within a limit, as far as that is possible: check Plan::arena_bytes().
   ArenaLimit limit = {};
   std::vector<int32_t> host_states = {};  // numbers of the states that lie in host memory
   SumCost sums = {};                      // the cost of a sum over ranks, by which gradients are cut into pieces
@@ -63,7 +63,7 @@ class Executable {
  public:
   struct Options {
     std::shared_ptr<SharedArena> arena = nullptr;  // null for one of its own
-    std::optional<size_t> random_state = {};       // which of the states is the program's random state, if any
+    std::optional<size_t> random_state = {};       // the index of the program's random state, if there is one
   };
   // `states` in the order of graph.leaves(Op::state): storage whose address stays bound.
   Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared_ptr<Storage>> states)
@@ -95,7 +95,7 @@ class Executable {
  private:
   void bind(const std::vector<Array>& inputs, const std::vector<Array>& outputs,
             const std::optional<RandomState>& random);
-  void run_once_steps();  // where that is due
+  void run_once_steps();  // unless they have run
   static void sum_together(const std::vector<Joint>& all, size_t number, Collectives& collectives);
   // Binds, runs the steps that run once, then work().
   template <class F>

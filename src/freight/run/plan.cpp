@@ -46,7 +46,7 @@ Queue queue_of(Op op) {
   return op == Op::offload ? Queue::to_host : op == Op::fetch ? Queue::to_device : Queue::kernels;
 }
 
-// How often the passes are given another limit because workspaces and gaps between tensors are not in their sums.
+// The number of times that the passes get another limit, since their sums lack workspaces and gaps between tensors.
 constexpr int kTries = 6;
 constexpr size_t kLeastStep = 64;  // the part of the limit that a try lowers it by at least: less often changes nothing
 

@@ -30,8 +30,8 @@ class PreparedOp {
   std::unique_ptr<Executable> executable_;
 };
 
-// How an eager node is run on a device, alone or with others: what is read in between decides where eager work is cut
-// into plans, and that may change no bit.
+// The options for an eager node on a device, alone or with others. Reads in between decide how eager work is cut into
+// plans, which must not change any bit of the results.
 RunOptions eager_options(const std::string& device);
 
 // From the cache, or made now; a failure leaves nothing in it. Any number of threads may ask. The cache keeps the most

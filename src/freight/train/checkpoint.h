@@ -32,7 +32,7 @@ struct RunPosition {   // results on another number of ranks are bitwise the sam
   std::optional<double> lr = {};  // that the observer asked for, in place of the schedule's
   // The score of an evaluation, by which they are compared; the higher, the better. See usual_score.
   double best_score = -std::numeric_limits<double>::infinity();
-  int64_t best_step = 0, best_epoch = 0;  // where it was reached; 0: nowhere
+  int64_t best_step = 0, best_epoch = 0;  // of best_score; 0: none
   Evaluation best_test = {};              // the evaluation that reached it
   Evaluation test = {};                   // the last one
   double train_seconds = 0;

@@ -36,7 +36,7 @@ std::string given_of(const GivenFlags& flags) {
   return join(names, ", ");
 }
 
-// What shows a sample in another way in every epoch.
+// The augmentation flags that show a sample in another way in every epoch.
 std::string changes_of(const Config& c, bool files) {
   return given_of({{"random crops (--no-random-crop)", files && c.random_crop},
                    {"--shift", c.shift > 0},
@@ -76,7 +76,7 @@ double FeatureTask::bytes() const {
          (keeps_test() ? finetune::feature_bytes(test_->frozen, test_count(), 1) : 0);
 }
 
-// Why features are not kept; "" where they can be.
+// The reason why features are not kept; "" if they can be.
 std::string FeatureTask::refusal(const Request& r) const {
   const Config& c = r.config;
   const std::string mixing = given_of({{"--mixup-alpha", c.mixup_alpha > 0}, {"--cutmix-alpha", c.cutmix_alpha > 0}});
@@ -85,8 +85,8 @@ std::string FeatureTask::refusal(const Request& r) const {
   if (const std::string changes = changes_of(c, files); !changes.empty() && c.augment_views == 0) {
     return cat(changes, " change samples in every epoch; --augment-views 4 keeps 4 views of each");
   }
-  if (r.several_devices) return "each of several devices (--devices) would need those of all samples";
   if (c.shards > 0) return "--shards promises the same bits on any number of devices, and several do not keep them";
+  if (r.several_devices) return "each of several devices (--devices) would need those of all samples";
   if (c.device_data == "yes") return "--device-data yes keeps the samples on the device";
   if (c.on_bad_sample != "error") return cat("--on-bad-sample ", c.on_bad_sample, " leaves samples out");
   const finetune::FrozenPart& part = train_->frozen;

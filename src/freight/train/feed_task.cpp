@@ -78,7 +78,7 @@ class FeedTask : public Task {
     out.count = feed->count_per_epoch();
   }
 
-  // What changes samples of a data set has none to change here.
+  // Refuses flags that change the samples of a dataset: batches of a program have none.
   void refuse_flags() const {
     const std::string why = cat("is for datasets: ", feeds_.name, " makes its batches itself");
     refuse_given({{"--num-classes", c_.num_classes > 0},

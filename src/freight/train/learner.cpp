@@ -26,7 +26,7 @@ Learners& known_learners() {
 
 // Throws Error(usage) for a name of no net: one that is mistyped may be meant for either list.
 void need_net(const std::string& model) {
-  if (model.empty() || is_spec_file(model)) return;  // the data's own, or told when it is read
+  if (model.empty() || is_spec_file(model)) return;  // the data's own, or a file that is checked when it is read
   std::vector<std::string> nets, others, all;
   for (const models::Entry& e : models::registry()) nets.emplace_back(e.name);
   if (std::find(nets.begin(), nets.end(), model) != nets.end()) return;

@@ -371,7 +371,7 @@ bool Loop::take_best() {
 
 void Loop::checkpoint(bool best) {
   need_finite();
-  // What was measured is stored: whoever takes the model out of a checkpoint has the averages.
+  // The checkpoint's model has the averages, with which it was evaluated.
   record_.drop_given();
   const WholeStates states = run_.whole_states();
   run_.net->with_averages([&] {

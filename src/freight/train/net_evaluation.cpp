@@ -1,5 +1,5 @@
-// How the evaluations of a network are judged: metric, early stopping and weights of classes as its configuration asks
-// for them, and what is decided by the validation set at the end, temperature and threshold.
+// The evaluation settings of a network's run: metric, early stopping and class weights as its configuration requests,
+// and the decisions by the validation set at the end, temperature and threshold.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>

@@ -90,7 +90,7 @@ void check_objective(const models::Model& model, const Type& targets, const Conf
        "Model::loss = Loss::mse that the outputs are values");
 }
 
-// What is wrong with the declaration of a net of the program's own is told before it is trained.
+// Reports errors in the declaration of a program's own network before it is trained.
 void check_own_net(NetRun& p) {
   if (models::has_spec(p.net->model)) return models::check_spec(p.net->model);
   p.notes.push_back(
@@ -388,7 +388,7 @@ void add_scores(Measurement& out, const store::Bundle& bundle, const Answers& an
   if (accuracy) out.figures.top1 = 100 * *accuracy;
 }
 
-// Where a stored net of texts or of samples is measured.
+// Evaluates a saved network of texts or of samples.
 Measurement measure_net(store::Bundle bundle, const std::string& path, const MeasureRequest& r) {
   TrainedOn on = trained_on(bundle, path);
   Measurement out{.figures = {}, .data = data_to_measure(r.data, on, path)};

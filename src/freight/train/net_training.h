@@ -83,7 +83,7 @@ struct NetTraining {
       void back() {
         if (averages) std::exchange(averages, nullptr)->swap();
       }
-      ~Swapped() {  // where f throws: a checkpoint that follows holds the weights, not their averages
+      ~Swapped() {  // if f throws: a checkpoint that follows holds the weights, not their averages
         try {
           back();
         } catch (...) {  // a device that is gone: the exception of f is reported

@@ -64,7 +64,7 @@ std::vector<const Recipe*> for_data(const data::Source& source) {
     case data::Content::corpus: kind = "corpus"; break;
   }
   // A folder here that is called like a known set is not that set.
-  std::error_code unreadable;  // a link to itself: told where the data are read
+  std::error_code unreadable;  // such as a link to itself: reported when the data is read
   const bool own = source.in_memory() || (!source.entry() && std::filesystem::exists(source.name(), unreadable));
   for (const std::string& key : {own ? std::string(kind) : source.name(), std::string(kind)}) {
     for (const Recipe& r : recipes()) {

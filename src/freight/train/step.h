@@ -42,7 +42,7 @@ struct StepOptions {
   models::LossOptions loss = {};  // over the samples of a batch, as their mean
   int64_t parts = 1;
   const DeviceData* data = nullptr;          // makes the batches of enqueue(); needs a whole batch, in one part
-  optim::LossScaleOptions loss_scale = {};   // where the step computes in f16
+  optim::LossScaleOptions loss_scale = {};   // if the step computes in f16
   job::Sharding sharding = {};               // of a batch in one part, which is then no argument of run()
   const job::StateShares* shares = nullptr;  // with whom the optimizer's states are shared; null: they are all here
 };

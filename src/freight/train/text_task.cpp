@@ -1,4 +1,4 @@
-// Text as a Task: documents with a class each, or a corpus whose next token is told; see task.h.
+// Text as a Task: documents with a class each, or a corpus whose next token is predicted; see task.h.
 #include <algorithm>
 
 #include "freight/base/error.h"

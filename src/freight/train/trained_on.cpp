@@ -80,7 +80,7 @@ std::map<std::string, std::string> provenance(const Config& config, uint64_t fin
   if (test.count > 0) p["test_loss"] = cat(test.loss);
   if (!config.text_column.empty()) p["text_column"] = config.text_column;
   if (!config.label_column.empty()) p["label_column"] = config.label_column;
-  // What is usual is not said, so that files of earlier versions mean the same.
+  // Default values are not written, so that files of earlier versions mean the same.
   const Config usual;
   if (config.tta != usual.tta) p["tta"] = config.tta;
   if (config.precision != usual.precision) p["precision"] = config.precision;
