@@ -207,7 +207,11 @@ class Compiled {
     return out;
   }
 
-  size_t traces() const { return compiled_.traces(); }
+  // A thread that traces holds the function's lock and waits for the interpreter's, which must be free here.
+  size_t traces() const {
+    const nb::gil_scoped_release unlocked;
+    return compiled_.traces();
+  }
 
  private:
   struct Body {

@@ -306,7 +306,7 @@ TEST(NamedSets, AFolderHereGoesBeforeThem) {
     EXPECT_EQ(Source("digits").content(), Content::images);
     const TrainTest sets = load("digits");
     EXPECT_EQ(sets.train.classes, (Words{"a", "b"}));
-    EXPECT_NE(sets.train.note.find("the folder digits here is read"), std::string::npos);
+    EXPECT_NE(sets.train.note.find("the folder digits is used instead of the built-in dataset"), std::string::npos);
     EXPECT_EQ(Source("digits", {.data_dir = dir.path()}).path(), "");
     EXPECT_NE(Source("mnist").entry(), nullptr);
   });

@@ -274,7 +274,7 @@ TEST_F(Reading, TargetsThatTellNothingAreRefused) {
   refused("a,y", [](int i) { return cat(i, ".5,red"); }, ErrorKind::data, {"column y", "red in all of 20 rows"});
   refused("a,yy", [](int i) { return cat(i, ".5,3"); }, ErrorKind::usage, {"--target", "no column y", "a, yy"});
   refused("a,y", [](int i) { return cat("1,", i, ".5"); }, ErrorKind::data,
-          {"the column y alone", "a (constant: all values are 1)", "--types"});
+          {"the column y only", "a (constant: all values are 1)", "--types"});
 }
 
 // Memory is told before a table is read, from its first rows; a small one is not even opened.

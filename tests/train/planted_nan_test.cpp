@@ -93,7 +93,7 @@ Planted random_case(Dice& dice, const std::string& dir) {
     const int64_t at = dice.below(spoilt.numel());
     spoilt.data<float>()[at] = std::numeric_limits<float>::quiet_NaN();
     p.what = cat("sample ", at / (spoilt.numel() / spoilt.shape()[0]), " of the ",
-                 p.origin == Origin::train_data ? "train" : "test", " part");
+                 p.origin == Origin::train_data ? "train" : "test", " set");
   }
   Config& c = p.config;
   c.data = dir + "/samples.npz";
