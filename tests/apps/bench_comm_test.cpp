@@ -118,7 +118,7 @@ TEST(BenchComm, IsOneRankUnderAnotherLauncher) {
   EXPECT_EQ(second.out, "");
   const Ran wrong = run_freight(comm_args({"--world", "3"}), "", zero);
   EXPECT_EQ(wrong.code, 2);
-  EXPECT_TRUE(holds(wrong.err, "--world: got 3, but torchrun started 2 processes")) << wrong.err;
+  EXPECT_TRUE(holds(wrong.err, "--world: got 3: torchrun started 2 processes")) << wrong.err;
 }
 
 TEST(BenchComm, EndsWith7WhereARankDoesNotCome) {
