@@ -63,6 +63,10 @@ struct Field {
   M member;
   DTypes dtypes = dtypes::kFloating;
 };
+template <class M>
+Field(const char*, M) -> Field<M>;
+template <class M>
+Field(const char*, M, DTypes) -> Field<M>;
 
 // The fields of an options struct.
 template <class T>
