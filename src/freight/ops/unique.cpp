@@ -88,7 +88,8 @@ Unique unique(const In& x) {
 }
 
 std::vector<Tensor> nonzero(const In& x) {
-  const auto [frame, t] = ops::enter(x, "nonzero");
+  const auto [frame, given] = ops::enter(x, "nonzero");
+  const Tensor& t = given;
   if (t.rank() == 0) ops::fail_here("nonzero", "a tensor of rank 0 has no axes: got ", t.type(), "; reshape it to {1}");
   const Array elements = read(t, "nonzero");
   const Strides strides = contiguous_strides(t.shape());
