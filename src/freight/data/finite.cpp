@@ -8,6 +8,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/finite.h"
+#include "freight/base/listing.h"
 #include "freight/base/strings.h"
 
 namespace freight::data {
@@ -80,12 +81,9 @@ std::vector<int64_t> constant_columns(const float* values, int64_t rows, int64_t
 
 // "column 3" or "columns 3, 4, 9 and 12 more".
 std::string listed(const std::vector<int64_t>& columns) {
-  constexpr size_t kMost = 5;
   std::vector<std::string> names;
-  for (size_t i = 0; i < columns.size() && i < kMost; ++i) names.push_back(cat(columns[i]));
-  std::string text = cat(columns.size() == 1 ? "column " : "columns ", join(names, ", "));
-  if (columns.size() > kMost) text += cat(" and ", columns.size() - kMost, " more");
-  return text;
+  for (const int64_t column : columns) names.push_back(cat(column));
+  return cat(columns.size() == 1 ? "column " : "columns ", join_first(names, 5));
 }
 
 }  // namespace

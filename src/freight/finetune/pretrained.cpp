@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "freight/base/error.h"
+#include "freight/base/listing.h"
 #include "freight/base/strings.h"
 #include "freight/finetune/layers.h"
 #include "freight/models/weight_names.h"
@@ -20,12 +21,6 @@ constexpr size_t kShown = 4;  // names of each list
 using Entries = std::map<std::string, Array>;
 
 bool counts(const std::string& name) { return !ends_with(name, "num_batches_tracked"); }
-
-std::string listed(std::vector<std::string> names) {
-  const size_t more = names.size() > kShown ? names.size() - kShown : 0;
-  if (more > 0) names.resize(kShown);
-  return cat(join(names, ", "), more > 0 ? cat(" and ", more, " more") : "");
-}
 
 // A network and a file: the tensors that both have by name and shape, and all of each.
 struct Overlap {
@@ -97,9 +92,9 @@ struct Matching {
     for (std::string& name : near) {
       if (const std::string other = nearest(name, of_file); !other.empty()) name += cat(" (nearest: ", other, ")");
     }
-    if (!missing.empty()) out += cat("; missing: ", listed(near));
-    if (!misshapen.empty()) out += cat("; wrong shape: ", listed(misshapen));
-    if (!unexpected.empty()) out += cat("; unexpected: ", listed(unexpected));
+    if (!missing.empty()) out += cat("; missing: ", join_first(near, kShown));
+    if (!misshapen.empty()) out += cat("; wrong shape: ", join_first(misshapen, kShown));
+    if (!unexpected.empty()) out += cat("; unexpected: ", join_first(unexpected, kShown));
     return out;
   }
 };
@@ -140,8 +135,8 @@ void need_same_inputs(const nn::NamedVariable& v, const Array* given, const std:
 
 std::string line_of(const LoadReport& r, const std::string& path) {
   return cat("weights of ", path, ": ", r.loaded.size(), r.loaded.size() == 1 ? " tensor loaded" : " tensors loaded",
-             r.initialized.empty() ? "" : cat("; initialized: ", listed(r.initialized)),
-             r.ignored.empty() ? "" : cat("; ignored: ", listed(r.ignored)));
+             r.initialized.empty() ? "" : cat("; initialized: ", join_first(r.initialized, kShown)),
+             r.ignored.empty() ? "" : cat("; ignored: ", join_first(r.ignored, kShown)));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "freight/base/error.h"
+#include "freight/base/listing.h"
 #include "freight/base/strings.h"
 
 namespace freight::nn {
@@ -22,12 +23,13 @@ bool same_kind(DType a, DType b) { return is_floating(a) == is_floating(b) && is
 // `others`: what the other side alone has, of which each name gets the nearest.
 std::string listed(const char* what, std::vector<std::string> names, const std::vector<std::string>& others = {}) {
   if (names.empty()) return {};
-  const size_t more = names.size() > 5 ? names.size() - 5 : 0;
-  if (more > 0) names.resize(5);
-  for (std::string& name : names) {
-    if (const std::string other = nearest(name, others); !other.empty()) name += cat(" (nearest: ", other, ")");
+  constexpr size_t kShown = 5;
+  for (size_t i = 0; i < names.size() && i < kShown; ++i) {
+    if (const std::string other = nearest(names[i], others); !other.empty()) {
+      names[i] += cat(" (nearest: ", other, ")");
+    }
   }
-  return cat("; ", what, ": ", join(names, ", "), more > 0 ? cat(" and ", more, " more") : "");
+  return cat("; ", what, ": ", join_first(names, kShown));
 }
 
 // What a load is going to do, and what speaks against it.

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "freight/base/error.h"
+#include "freight/base/listing.h"
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
@@ -257,10 +258,8 @@ class TableReader {
            reasons.empty() ? "" : cat("; ignored: ", join(reasons, ", "), "; --types COL=TYPE overrides this"));
     }
     if (reasons.empty()) return;
-    const size_t more = reasons.size() > kMostListed ? reasons.size() - kMostListed : 0;
-    reasons.resize(reasons.size() - more);
-    column_notes_.push_back(cat("ignored columns: ", join(reasons, ", "), more > 0 ? cat(" and ", more, " more") : "",
-                                "; --types COL=TYPE overrides this"));
+    column_notes_.push_back(
+        cat("ignored columns: ", join_first(reasons, kMostListed), "; --types COL=TYPE overrides this"));
   }
 
   void tell() {

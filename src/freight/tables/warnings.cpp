@@ -7,6 +7,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "freight/base/listing.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 
@@ -88,14 +89,6 @@ bool same_but_for_scale(const PartView& part, size_t column) {
   return true;
 }
 
-// Lists names: "a, b and 3 more".
-std::string listed(const std::vector<std::string>& names) {
-  const std::vector<std::string> first(names.begin(),
-                                       names.begin() + static_cast<ptrdiff_t>(std::min(names.size(), kMostTold)));
-  return names.size() > kMostTold ? cat(join(first, ", "), " and ", names.size() - kMostTold, " more")
-                                  : join(first, ", ");
-}
-
 void warn_of_leaks(const RowData& data, std::vector<std::string>& warnings) {
   const PartView part(data.train);
   std::vector<std::string> names;
@@ -105,9 +98,10 @@ void warn_of_leaks(const RowData& data, std::vector<std::string>& warnings) {
     if (scaled || one_to_one(part, c)) names.push_back(column.name);
   }
   if (names.empty()) return;
-  warnings.push_back(
-      cat(names.size() == 1 ? "column " : "columns ", listed(names), names.size() == 1 ? " predicts " : " predict ",
-          data.target, " exactly (target leakage): remove it (--drop) unless it is known before ", data.target, " is"));
+  warnings.push_back(cat(names.size() == 1 ? "column " : "columns ", join_first(names, kMostTold),
+                         names.size() == 1 ? " predicts " : " predict ", data.target,
+                         " exactly (target leakage): remove it (--drop) unless it is known before ", data.target,
+                         " is"));
 }
 
 void warn_of_rare_classes(const RowData& data, std::vector<std::string>& warnings) {
@@ -125,11 +119,12 @@ void warn_of_rare_classes(const RowData& data, std::vector<std::string>& warning
     if (all[k] > 0 && train[k] == 0) unlearnt.push_back(excerpt(data.shape.classes[k]));
   }
   if (!once.empty()) {
-    warnings.push_back(cat(once.size() == 1 ? "class " : "classes ", listed(once), once.size() == 1 ? " has" : " have",
+    warnings.push_back(cat(once.size() == 1 ? "class " : "classes ", join_first(once, kMostTold),
+                           once.size() == 1 ? " has" : " have",
                            " one row: the model cannot generalize from it, and no metric covers it"));
   }
   if (!unlearnt.empty()) {
-    warnings.push_back(cat(unlearnt.size() == 1 ? "class " : "classes ", listed(unlearnt),
+    warnings.push_back(cat(unlearnt.size() == 1 ? "class " : "classes ", join_first(unlearnt, kMostTold),
                            unlearnt.size() == 1 ? " has" : " have", " no row in the training set"));
   }
 }
@@ -146,16 +141,17 @@ void warn_of_missing(const RowData& data, const store::Rows& other, const std::s
     if (data.shape.columns[c].words && held.all_unknown(c)) unknown.push_back(data.shape.columns[c].name);
   }
   if (!there.empty()) {
-    warnings.push_back(cat(listed(there), there.size() == 1 ? " is" : " are", " missing in all rows of the ", part,
-                           ": its metrics do not measure what was learned from ", there.size() == 1 ? "it" : "them"));
+    warnings.push_back(cat(join_first(there, kMostTold), there.size() == 1 ? " is" : " are",
+                           " missing in all rows of the ", part, ": its metrics do not measure what was learned from ",
+                           there.size() == 1 ? "it" : "them"));
   }
   if (!unknown.empty()) {
-    warnings.push_back(cat(listed(unknown), unknown.size() == 1 ? " has" : " have",
+    warnings.push_back(cat(join_first(unknown, kMostTold), unknown.size() == 1 ? " has" : " have",
                            " no category of the training set in any row of the ", part,
                            ": its metrics do not measure what was learned from ", unknown.size() == 1 ? "it" : "them"));
   }
   if (!here.empty()) {
-    warnings.push_back(cat(listed(here), here.size() == 1 ? " is" : " are",
+    warnings.push_back(cat(join_first(here, kMostTold), here.size() == 1 ? " is" : " are",
                            " missing in all rows of the training set: nothing is learned from ",
                            here.size() == 1 ? "it" : "them"));
   }
