@@ -128,6 +128,11 @@ double threshold_by(const ThresholdRule& rule, const Array& answers, const Truth
   return std::clamp(chosen->threshold, std::numeric_limits<double>::min(), 1 - std::numeric_limits<double>::epsilon());
 }
 
+double chosen_threshold(const std::string& rule, const Metric& metric, const Array& answers, const Truth& truth) {
+  return rule.empty() ? best_threshold(metric, answers, truth)
+                      : threshold_by(parse_threshold_rule(rule), answers, truth);
+}
+
 double best_temperature(const Array& answers, const Truth& truth) {
   const int64_t n = answers.shape()[0], k = answers.shape()[1];
   const auto* const labels = truth.labels.data<int64_t>();

@@ -24,6 +24,9 @@ double threshold_by(const ThresholdRule& rule, const Array& answers, const Truth
 // are not tried. Of equally good thresholds it is the nearest to 0.5, and 0.5 itself if none is better.
 double best_threshold(const Metric& metric, const Array& answers, const Truth& truth);
 
+// The threshold that `rule` chooses (parse_threshold_rule), or without one the best for the metric.
+double chosen_threshold(const std::string& rule, const Metric& metric, const Array& answers, const Truth& truth);
+
 // The temperature T > 0 for which probabilities f32 (N, K), raised to the power 1 / T and scaled to a sum of 1, have
 // the least log loss; 1 where every sample is predicted correctly, since no temperature is the best then.
 double best_temperature(const Array& answers, const Truth& truth);

@@ -419,9 +419,7 @@ void RowFit::choose_threshold(const Array& answers, const metrics::Truth& truth)
   if (run_.config.threshold > 0) {
     threshold_ = run_.config.threshold;
   } else if (run_.chooses_threshold() && truth.labels.shape()[0] > 0) {
-    const std::string& rule = run_.config.threshold_rule;
-    threshold_ = rule.empty() ? metrics::best_threshold(run_.metric, answers, truth)
-                              : metrics::threshold_by(metrics::parse_threshold_rule(rule), answers, truth);
+    threshold_ = metrics::chosen_threshold(run_.config.threshold_rule, run_.metric, answers, truth);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "freight/base/error.h"
+#include "freight/base/listing.h"
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
 #include "freight/base/usage.h"
@@ -92,12 +93,10 @@ void warn_of_rare_classes(NetRun& p) {
       if (held_out.counts[i] == count) rare.push_back(held_out.names[i]);
     }
     if (rare.empty()) continue;
-    const size_t all = rare.size();
-    constexpr size_t kShown = 5;
-    if (all > kShown) rare.resize(kShown);
-    p.start.warnings.push_back(cat("the validation set has ", what, " of ", all == 1 ? "class " : "classes ",
-                                   join(rare, ", "), all > kShown ? cat(" and ", all - kShown, " more") : "",
-                                   ": figures that depend on ", all == 1 ? "it" : "them", " say little"));
+    const bool one = rare.size() == 1;
+    p.start.warnings.push_back(cat("the validation set has ", what, " of ", one ? "class " : "classes ",
+                                   join_first(rare, 5), ": figures that depend on ", one ? "it" : "them",
+                                   " say little"));
   }
 }
 
@@ -220,10 +219,8 @@ bool NetRun::decide(const Measure& measure, Evaluation& test, std::vector<std::s
   if (!chooses_threshold(*this)) return true;
   const Answers& answers = evaluator->answers();
   try {
-    threshold = config.threshold_rule.empty()
-                    ? metrics::best_threshold(*metric, answers.outputs, answers.targets)
-                    : metrics::threshold_by(metrics::parse_threshold_rule(config.threshold_rule), answers.outputs,
-                                            answers.targets);
+    threshold = metrics::chosen_threshold(config.threshold_rule, metric.value_or(metrics::Metric()), answers.outputs,
+                                          answers.targets);
     said.push_back(cat("threshold ", fixed(*threshold, 4), " for class ", class_names.at(1), ", by ",
                        config.threshold_rule.empty() ? metric->name : config.threshold_rule, " on the validation set"));
   } catch (const Error& e) {  // a network that took hours is stored all the same
