@@ -10,25 +10,16 @@
 #include "freight/store/bundle.h"
 #include "rank_models.h"
 #include "run_command.h"
+#include "tests/support/unbalanced_texts.h"
 
 namespace freight::test {
 namespace {
 
 using Words = std::vector<std::string>;
 
-std::string texts(int count, int rare_of) {
-  std::string csv = "text,label\n";
-  for (int i = 0; i < count; ++i) {
-    const bool rare = i % rare_of == 0;
-    csv += cat(rare == (i % 7 != 0) ? "win a prize now" : "see you at lunch", " word", i % 13, " word", i % 5, ",",
-               rare ? "spam" : "ham", "\n");
-  }
-  return csv;
-}
-
 class Imbalance : public DigitRuns {
  protected:
-  Imbalance() { write_file(path("texts.csv"), texts(480, 6)); }
+  Imbalance() { write_file(path("texts.csv"), unbalanced_texts(480, 6)); }
   Ran train(const std::string& data, const std::string& run, const Words& more) const {
     Words all = {"train", path(data), "-o", path(run)};
     all.insert(all.end(), more.begin(), more.end());

@@ -14,6 +14,7 @@
 #include "freight/train/trainer.h"
 #include "tests/support/files.h"
 #include "tests/support/small_digits.h"
+#include "tests/support/unbalanced_texts.h"
 
 namespace freight::train {
 namespace {
@@ -21,17 +22,6 @@ namespace {
 using freight::testing::expect_error;
 using freight::testing::read_text;
 using freight::testing::TemporaryDir;
-
-// Texts of two classes, of which one is rare: the words of a class are seldom among those of the other.
-std::string unbalanced_texts(int64_t count, int64_t rare_of) {
-  std::string csv = "text,label\n";
-  for (int64_t i = 0; i < count; ++i) {
-    const bool rare = i % rare_of == 0;
-    csv += cat(rare == (i % 7 != 0) ? "win a prize now" : "see you at lunch", " word", i % 13, " word", i % 5, ",",
-               rare ? "spam" : "ham", "\n");
-  }
-  return csv;
-}
 
 class EarlyStop : public ::testing::Test {
  protected:
@@ -211,7 +201,7 @@ TEST_F(EarlyStop, APlateauCutsTheRateWhereNothingImproves) {
 class UnbalancedTexts : public EarlyStop {
  protected:
   UnbalancedTexts() {
-    io::write_file_atomic(dir_ / "texts.csv", std::string_view(unbalanced_texts(600, 6)));
+    io::write_file_atomic(dir_ / "texts.csv", std::string_view(test::unbalanced_texts(600, 6)));
     config_ = recipe(dir_ / "texts.csv");
     config_.model = "text_bow";
     config_.epochs = 3;
@@ -272,7 +262,7 @@ TEST_F(UnbalancedTexts, ATemperatureLowersTheLossThatEvaluationAndPredictionHave
 
 TEST_F(UnbalancedTexts, MetricsThatTheValidationClassesDoNotAllowAreRefusedAtOnce) {
   std::filesystem::create_directories(dir_ / "one");
-  io::write_file_atomic(dir_ / "one/train.csv", std::string_view(unbalanced_texts(100, 6)));
+  io::write_file_atomic(dir_ / "one/train.csv", std::string_view(test::unbalanced_texts(100, 6)));
   io::write_file_atomic(dir_ / "one/test.csv", std::string_view("text,label\na b,ham\nc d,ham\n"));
   config_.data = dir_ / "one";
   config_.metric = "auc";

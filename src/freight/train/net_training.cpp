@@ -44,26 +44,35 @@ void NetTraining::plan_step(const std::pair<Type, Type>& batch_types, const Comp
       compile);
 }
 
-void NetTraining::plan_evaluation(int64_t test_count, const TestTypes& types) {
+namespace {
+
+TestViews views_of(const Config& config) {
   TestViews views = TestViews::one;
   parse_test_views(config.tta, views);
-  CompileOptions unlimited = compile;
-  unlimited.limit = {};
+  return views;
+}
+
+// An evaluation has its own memory: the limit is that of the step.
+CompileOptions without_limit(CompileOptions options) {
+  options.limit = {};
+  return options;
+}
+
+}  // namespace
+
+void NetTraining::plan_evaluation(int64_t test_count, const TestTypes& types) {
   // Of shards the largest one counts, whoever has it: which of them a device computes, and which states it updates
   // (--shard-optimizer), must not decide in what batches it evaluates. Ranks evaluate in the same ones, and these round
   // the figures that are stored.
   const std::shared_ptr<const Plan> shard = step->largest_shard(inputs, targets);
   const size_t arena = shard ? shard->arena_bytes() : arena_bytes(step->plans(inputs, targets));
   const StepBeside beside{.samples = step->part_of(config.batch_size), .arena_bytes = arena};
-  evaluation = evaluation_beside(*evaluated_, unlimited, views, beside, test_count, types, keep);
+  evaluation =
+      evaluation_beside(*evaluated_, without_limit(compile), views_of(config), beside, test_count, types, keep);
 }
 
 std::unique_ptr<Evaluator> NetTraining::make_evaluator() {
-  TestViews views = TestViews::one;
-  parse_test_views(config.tta, views);
-  CompileOptions unlimited = compile;
-  unlimited.limit = {};
-  return std::make_unique<Evaluator>(*evaluated_, unlimited, evaluation.batch, views, keep);
+  return std::make_unique<Evaluator>(*evaluated_, without_limit(compile), evaluation.batch, views_of(config), keep);
 }
 
 void NetTraining::train_rest(const models::Model& rest, models::Model& in_evaluation) {
