@@ -85,7 +85,7 @@ def elementwise(core):
 def own_functions(core, package):
     """The library's functions that the package has as they are, with their numbers."""
     taken = REPLACED | {n for n in vars(core.elementwise)}
-    taken |= {f.name for name in ("_array_api", "_linalg") for f in functions_of(package / f"{name}.py")}
+    taken |= {f.name for name in ("_dtypes", "_array_api", "_linalg") for f in functions_of(package / f"{name}.py")}
     found = {}
     for index, s in enumerate(core.signatures()):
         if s["name"] in taken:
@@ -182,7 +182,7 @@ def main():
     write_functions(core, package)
     stubs = pathlib.Path(__file__).parent / "stubs"  # of what is written by hand and has no signature to read
     namedtuples = []
-    for name in ("_array_api", "_linalg"):
+    for name in ("_dtypes", "_array_api", "_linalg"):
         for node in ast.parse((package / f"{name}.py").read_text()).body:
             call = getattr(node, "value", None)
             if isinstance(node, ast.Assign) and isinstance(call, ast.Call) and getattr(call.func, "id", "") == "namedtuple":
@@ -190,7 +190,7 @@ def main():
                 kind = "Any" if title in ("finfo_object", "iinfo_object") else "Array"
                 namedtuples += [f"class {title}(NamedTuple):"] + [f"    {f}: {kind}" for f in fields.split()] + [""]
     types = [t for t in vars(core) if type(vars(core)[t]).__name__ == "dtype"]
-    standard = [stub_of(f) for f in functions_of(package / "_array_api.py")]
+    standard = [stub_of(f) for name in ("_dtypes", "_array_api") for f in functions_of(package / f"{name}.py")]
     pointwise = [f"def {name}({', '.join(f'{o}: Array | complex' if ',' in operands else f'{o}: Array' for o in operands.split(', '))}, /) -> Array: ..."
                  for name, operands, _ in elementwise(core)]
     library = []

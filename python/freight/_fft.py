@@ -71,22 +71,21 @@ def _axes(x, s, axes):
     return axes, [x.shape[a] if n == -1 else n for a, n in zip(axes, s)]
 
 
+def _along(transform, x, function, s, axes, norm):
+    x = _prepared(x, function)
+    for a, n in zip(*_axes(x, s, axes)):
+        x = transform(x, n=n, axis=a, norm=norm)
+    return x
+
+
 def fftn(x, /, *, s=None, axes=None, norm="backward"):
     """The transform along several axes."""
-    x = _prepared(x, "fftn")
-    axes, s = _axes(x, s, axes)
-    for a, n in zip(axes, s):
-        x = fft(x, n=n, axis=a, norm=norm)
-    return x
+    return _along(fft, x, "fftn", s, axes, norm)
 
 
 def ifftn(x, /, *, s=None, axes=None, norm="backward"):
     """The inverse of fftn."""
-    x = _prepared(x, "ifftn")
-    axes, s = _axes(x, s, axes)
-    for a, n in zip(axes, s):
-        x = ifft(x, n=n, axis=a, norm=norm)
-    return x
+    return _along(ifft, x, "ifftn", s, axes, norm)
 
 
 def rfft(x, /, *, n=None, axis=-1, norm="backward"):
