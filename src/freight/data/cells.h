@@ -91,7 +91,7 @@ class RowPlaces {
   int64_t count_ = 0;
 };
 
-// What is known of a table before its rows are read.
+// The facts about a table that are known before its rows are read.
 struct TableHead {
   std::vector<std::string> names;      // of the columns; column_1, column_2, ... without a header
   bool header = false;                 // the file has the names: in its first row, or by its format

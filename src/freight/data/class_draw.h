@@ -6,8 +6,8 @@
 
 namespace freight::data {
 
-// As many sample numbers as there are labels (i64, class numbers): every class that has samples occurs equally often,
-// up to one, and so does every sample of a class. They depend on seed and epoch alone; their order is by class.
+// Draws as many sample numbers as there are labels (i64, class numbers): each class that has samples occurs equally
+// often, up to one, and so does every sample of a class. They depend on seed and epoch alone; their order is by class.
 std::vector<int64_t> draw_by_class(std::span<const int64_t> labels, uint64_t seed, int64_t epoch);
 
 }  // namespace freight::data

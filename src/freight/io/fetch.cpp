@@ -159,7 +159,7 @@ struct Result {
   std::string reason;
 };
 
-// What a transfer that failed says, and if another try can help.
+// The message of a failed transfer, and if another try can help.
 Result result_of(const Transfer& t, CURLcode code, long status) {
   const std::string reason = *t.message ? t.message : curl_easy_strerror(code);
   switch (code) {

@@ -26,7 +26,7 @@ struct FetchOptions {
   std::string advice = {};  // closes the message of a download that failed
 };
 
-// What a file must be.
+// The properties that a fetched file must have.
 struct ExpectedFile {
   std::string sha256 = {};  // lower-case hex, or its first digits; "" where it is not known
   int64_t bytes = 0;        // 0 where it is not known

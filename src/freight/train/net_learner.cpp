@@ -133,7 +133,7 @@ void refuse_too_large(const NetTraining& net, double device_memory) {
        " free; no batch size, accumulation or recomputation would fit");
 }
 
-// The preprocessing of the network whose weights the run starts from. A run that goes on has it in its checkpoint; the
+// The preprocessing of the network whose weights the run starts from. A run that resumes has it in its checkpoint; the
 // first rank, which alone needs the file, gives it to the others.
 std::optional<store::Preprocessing> pretrained_preprocessing(const NetRun& p, const std::string& path) {
   if (p.config.weights.empty()) return std::nullopt;

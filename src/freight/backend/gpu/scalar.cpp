@@ -104,7 +104,7 @@ DType accumulator(DType dtype) { return is_integer(dtype) && size_of(dtype) < 4 
 
 std::string reduction_start(Op op, DType dtype) {
   if (op == Op::sum) return "0";
-  // Of integers the end of their range.
+  // Infinity becomes the end of an integer's range.
   return literal(op == Op::reduce_max ? -INFINITY : INFINITY, dtype);
 }
 
