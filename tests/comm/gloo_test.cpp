@@ -2,7 +2,6 @@
 // network namespaces, and say where there can be none.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -34,27 +33,6 @@ std::string sum_for_ever(Comm& c) {
 std::string join_and(const comm::Launch& launch, const std::function<std::string(Comm&)>& body, double timeout = 60) {
   return body(*join_by(Transport::gloo, launch, timeout));
 }
-
-// Counts across processes.
-class SharedCounter {
- public:
-  SharedCounter()
-      : at_(static_cast<std::atomic<int>*>(
-            ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
-  ~SharedCounter() { ::munmap(at_, sizeof(*at_)); }
-  SharedCounter(const SharedCounter&) = delete;
-  SharedCounter& operator=(const SharedCounter&) = delete;
-  void add() { at_->fetch_add(1); }
-  // False where it is not there within 30 seconds.
-  bool reaches(int count) const {
-    const auto start = std::chrono::steady_clock::now();
-    while (at_->load() < count && seconds_since(start) < 30) ::usleep(1000);
-    return at_->load() >= count;
-  }
-
- private:
-  std::atomic<int>* at_;
-};
 
 TEST(LossOverANetwork, FiftyKillsAreNamedByAllOthersWithinThreeSeconds) {
   std::mt19937 random(11);  // NOLINT: the same kills in every run

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,6 +27,27 @@
 #include "freight/comm/shared_memory.h"
 
 namespace freight::test {
+
+// Counts across processes.
+class SharedCounter {
+ public:
+  SharedCounter()
+      : at_(static_cast<std::atomic<int>*>(
+            ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  ~SharedCounter() { ::munmap(at_, sizeof(*at_)); }
+  SharedCounter(const SharedCounter&) = delete;
+  SharedCounter& operator=(const SharedCounter&) = delete;
+  void add() { at_->fetch_add(1); }
+  // False where it is not there within 30 seconds.
+  bool reaches(int count) const {
+    const auto start = std::chrono::steady_clock::now();
+    while (at_->load() < count && seconds_since(start) < 30) ::usleep(1000);
+    return at_->load() >= count;
+  }
+
+ private:
+  std::atomic<int>* at_;
+};
 
 // A port that nothing listens on.
 inline int free_port() {
