@@ -99,6 +99,7 @@ class TableReader {
       out_.notes.push_back(cat("rows are kept in files of ", source.folder, " instead of memory (--external-memory)"));
     }
     out_.warnings = warnings_of(out_);
+    if (!unnamed_.empty()) out_.warnings.push_back(cat("ignored ", unnamed_, "; --types COL=TYPE overrides this"));
   }
   RowData take() { return std::move(out_); }
 
@@ -251,9 +252,12 @@ class TableReader {
         continue;
       }
       out_.shape.ignored_columns.push_back({column.name, to_string(typed.kind)});
-      if (!options.said) reasons.push_back(cat(column.name, " (", to_string(typed.kind), ": ", typed.note, ")"));
+      if (options.said) continue;
+      std::string reason = cat(column.name, " (", to_string(typed.kind), ": ", typed.note, ")");
+      (i == 0 && cells_.head.index ? unnamed_ : reasons.emplace_back()) = std::move(reason);
     }
     if (places_.empty()) {
+      if (!unnamed_.empty()) reasons.push_back(unnamed_);
       fail(ErrorKind::data, source_.data.where(), "has the column ", out_.target, " only: there are no features",
            reasons.empty() ? "" : cat("; ignored: ", join(reasons, ", "), "; --types COL=TYPE overrides this"));
     }
@@ -499,6 +503,7 @@ class TableReader {
   std::optional<size_t> weight_, group_, order_;
   std::map<ColumnKind, int64_t> kinds_;  // number of columns, by kind
   std::vector<std::string> column_notes_;
+  std::string unnamed_;  // the first column and the reason, if it is ignored because the header does not name it
   std::vector<int64_t> labels_;
   std::vector<bool> held_out_;  // by row
   std::vector<size_t> places_;  // of the columns that are read
