@@ -20,7 +20,7 @@ struct EngineOptions {
 class Engine {
  public:
   // Makes the plans of all models. After each it calls `warmed` on the engine's thread (model, plans made, of how
-  // many), which returns false to stop. Throws the errors of making a plan.
+  // many), which returns false to leave the rest to the requests. Throws the errors of making a plan.
   using Warmed = std::function<bool(const ServedModel&, int64_t done, int64_t all)>;
   Engine(std::vector<ServedModel*> models, const EngineOptions& options, const Warmed& warmed);
   // Completes all waiting requests.

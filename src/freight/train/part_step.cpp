@@ -89,6 +89,7 @@ struct PartStep::State {
 
   int64_t done = 0;                               // parts of this step so far
   std::vector<PartResult> results;                // by part of this rank, as many as any rank has
+  std::vector<int64_t> nonfinite;                 // parts of the last step, of all ranks
   PartResult totals;                              // of the last step that all ranks have reported
   bool tokens = false;                            // are what targets are counted by
   int64_t width = 1;                              // targets of a sample
@@ -290,7 +291,11 @@ PartStep::Outcome PartStep::finish() {
   s.done = 0;
   s.sum->finish();
   s.totals = {};
-  for (const PartResult& r : s.exchange()) {
+  s.nonfinite.clear();
+  const std::vector<PartResult> by_part = s.exchange();
+  for (size_t i = 0; i < by_part.size(); ++i) {
+    const PartResult& r = by_part[i];
+    if (!std::isfinite(r.loss)) s.nonfinite.push_back(static_cast<int64_t>(i));
     s.totals.loss += r.loss;
     s.totals.right += r.right;
     s.totals.counted += r.counted;
@@ -300,6 +305,8 @@ PartStep::Outcome PartStep::finish() {
   if (s.totals.samples > 0) s.keep_timeline();
   return s.outcome();
 }
+
+const std::vector<int64_t>& PartStep::nonfinite_parts() const { return state_->nonfinite; }
 
 const job::StepTimeline& PartStep::timeline() const { return state_->timeline; }
 

@@ -50,6 +50,9 @@ class PartStep {
   // Sums over all ranks, exchanges losses and requests, and updates if the loss is finite. Throws Error(peer_lost).
   Outcome finish();
 
+  // The parts whose loss was not finite in the last step, of all ranks, by number within the batch.
+  const std::vector<int64_t>& nonfinite_parts() const;
+
   // The plans for a full batch of these types: per shape of this rank's parts one with how often it runs, in one
   // arena, then the update's, and that of averages where it is apart.
   struct Run {

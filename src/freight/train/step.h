@@ -110,11 +110,13 @@ class TrainStep {
   std::vector<nn::NamedVariable> state_dict() const;
   // Null unless the step computes in f16.
   const optim::LossScale* loss_scale() const;
-  // The layer where a step on this batch first goes wrong: diverged.h.
+  // The shards of the last step, by number within the batch, whose loss is NaN or infinite, on whatever rank.
+  std::vector<int64_t> nonfinite_shards() const;
+  // The layer where a step on this batch, or shard of a batch, first goes wrong: diverged.h.
   std::string first_nonfinite(const Array& x, const Array& y);
 
  private:
-  bool leaves_one_sample(int64_t count) const;  // in the last part of a batch
+  bool leaves_one_sample(int64_t count) const;  // in the smallest part of a batch
   struct State;
   std::unique_ptr<State> state_;
 };
