@@ -94,14 +94,14 @@ void Watchdog::saw(int other, const RankState& theirs) {
 
 std::string Watchdog::process_of(int rank) const {
   const NetworkPeer& p = peers_[static_cast<size_t>(rank)];
-  return cat("its process ", p.process, " on host ", p.host);
+  return process_text(p.process, p.host);
 }
 
 std::string Watchdog::last_seen(int rank) const {
   const std::lock_guard lock(guard_);
   const RankState& s = states_[static_cast<size_t>(rank)];
-  if (s.calls == 0) return cat("rank ", rank, " has not been in a collective yet");
-  return cat("rank ", rank, " was last in ", Call(s.call), " at step ", s.step);
+  const Call call(s.call);
+  return position_of(rank, s.calls == 0 ? nullptr : &call, s.step);
 }
 
 std::optional<JobFault> Watchdog::fault_within(double seconds) {
@@ -191,7 +191,7 @@ void Watchdog::read_all() {
       if (line.inbox.size() < sizeof(Message)) {
         if (there) break;
         line.open = false;
-        lose(rank_of(i), " ended or was killed");
+        lose(rank_of(i), "ended or was killed");
         break;
       }
       Message m;
@@ -230,16 +230,14 @@ void Watchdog::tick() {
     if (!line.open || ++line.silent < kTicksOfSilence) continue;
     line.open = false;
     lose(rank_of(i),
-         cat(" sent no heartbeat for ", kTicksOfSilence * kTick, " s, ",
+         cat("sent no heartbeat for ", kTicksOfSilence * kTick, " s, ",
              system_answers(line.socket.get()) ? "though its host responds: it is stopped or hung"
                                                : "and its host does not respond: it is down, or the network is cut"));
   }
 }
 
 void Watchdog::lose(int other, const std::string& how) {
-  const JobFault fault = {ErrorKind::peer_lost,
-                          cat("rank ", other, " failed: ", process_of(other), how, "; ", last_seen(other))};
-  adopt(fault);
+  adopt({ErrorKind::peer_lost, failure_of(other, process_of(other), how, last_seen(other))});
 }
 
 void Watchdog::beat() {

@@ -118,10 +118,6 @@ void Ranks::broadcast(void* data, size_t bytes, int root) {
   if (bytes > 0) comm_->broadcast(data, static_cast<int64_t>(bytes), DType::u8, root);
 }
 
-void Ranks::sum(std::vector<double>& numbers) {
-  comm_->all_reduce(numbers.data(), static_cast<int64_t>(numbers.size()), DType::f64);
-}
-
 void Ranks::gather_bytes(const void* mine, void* all, size_t bytes) {
   if (bytes > 0) comm_->all_gather(mine, all, static_cast<int64_t>(bytes), DType::u8);
 }

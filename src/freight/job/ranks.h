@@ -96,8 +96,6 @@ class Ranks {
   // Copies the elements of rank `root` to all ranks.
   void broadcast(const std::vector<nn::NamedVariable>& variables, int root = 0);
   void broadcast(void* data, size_t bytes, int root = 0);
-  // Sums a few numbers over all ranks.
-  void sum(std::vector<double>& numbers);
   // Returns the values of all ranks, by rank. T is sent as bytes, so all ranks must run the same build.
   template <class T>
   std::vector<T> gather(const T& mine) {
