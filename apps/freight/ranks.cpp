@@ -380,6 +380,7 @@ comm::JobEnd supervise(const comm::LaunchOptions& launch, const RankFlags& flags
       const Args fewer = flags_of_start(flags, devices);
       words.insert(words.end(), fewer.begin(), fewer.end());
     }
+    // The last flag counts: it overrides a --resume that named another run, from which only the first start resumes.
     if (!train::checkpoints_of(run).empty()) words.insert(words.end(), {"--resume", "auto"});
     return words;
   };

@@ -162,7 +162,7 @@ void settle_elastic(Request& r) {
   if (c.shards == 0) c.shards = std::min(kShards, c.batch_size);
 }
 
-// Applies the flags. From here on the request must not move, since its options refer to it.
+// Applies the flags. Options keep pointers into the request, which may move afterwards only if they are not used again.
 void parse_request(Request& r, const Args& args) {
   r.options = train_options(r.config, r.flags);
   r.done = r.options->parse(args) == Options::Outcome::done;

@@ -53,7 +53,7 @@ class Comm {
   // by them.
   virtual std::vector<double> waited() const = 0;
 
-  // Describes a rank that is known to be lost: "rank 2 is lost: its process 12 on host b ended or was killed; ...". ""
+  // Describes a rank that is known to be lost: "rank 2 failed: its process 12 on host b ended or was killed; ...". ""
   // if none is known. Waits outside of collectives, as of devices for each other, ask this and whereabouts(), from any
   // thread.
   virtual std::string lost() const { return {}; }

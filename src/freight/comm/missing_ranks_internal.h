@@ -7,7 +7,7 @@
 
 namespace freight::comm {
 
-// Names the ranks that are missing: "ranks 1, 3 did not come within 120 s". came[r] is true if rank r has joined; at
+// Names the ranks that are missing: "ranks 1, 3 did not respond within 120 s". came[r] is true if rank r has joined; at
 // most sixteen ranks are named.
 inline std::string missing_ranks(const std::vector<bool>& came, double timeout) {
   std::vector<std::string> missing;

@@ -71,7 +71,7 @@ class Ranks {
   bool shares_states() const { return shares_states_; }
   void share_states() { shares_states_ = true; }
   // True if the devices are of several kinds. Equal sums then lead to weights that differ by rounding, so the others
-  // copy rank 0's weights from time to time.
+  // copy rank 0's weights at the start of each epoch (NetRun::level_ranks).
   bool unlike() const { return unlike_; }
   // True if some rank's device has its own memory: without NCCL, sums are made after the backward pass, on the host.
   bool beside_host() const { return beside_host_; }

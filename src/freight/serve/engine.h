@@ -1,6 +1,6 @@
 // Dynamic batching: samples of many requests wait in a queue per model and run together. One thread computes for all
-// models in turn, so that there is one pool of compute threads (base/threads.h). Grouping, padding and dividing a batch
-// is the job of deploy::Predictor, whose plans are all made before the first request.
+// models in turn, so that there is one pool of compute threads (base/threads.h). deploy::Predictor groups, pads and
+// divides the samples of networks; its plans are all made before the first request. Rows of a table run in one call.
 #pragma once
 #include <functional>
 #include <memory>

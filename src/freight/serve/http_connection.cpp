@@ -123,7 +123,7 @@ bool HttpConnection::serve(const Turns& turns) {
     if (!headers_read_ && fault_ != Fault::closed && !written) {
       if (const Reply reply = fault_reply(); reply.status != 0) write_raw(reply);
     }
-    // The client may already have its response, and may have opened another connection, before this thread continues.
+    // Marks the connection idle before the response is sent: its client may open another one as soon as it has read it.
     closes = closes || (keep_open_ && !turns.waits());
     if (!flush()) return false;
     if (!keep_open_) return true;

@@ -25,15 +25,15 @@ namespace freight::train {
 
 namespace {
 
-// Devices that sum among themselves cut their pieces by the figures of an H100's memory and f32 units, and of NCCL over
-// PCI Express 5: it is the ratio that counts, and where links are faster smaller pieces than need be cost a start each.
+// Pieces are cut for an H100 and NCCL over PCI Express 5: only the ratio of speeds matters, and pieces that are too
+// small merely cost one start each.
 constexpr DeviceSpeed kSpeedOfDevices = {.transfer = 5e10, .bytes = 3e12, .flops = 5e13, .beside = true};
 constexpr SumCost kSumsOfDevices = {.start = 3e-5, .per_byte = 2e-11};
 
 // The contribution of a part to the outcome of the step.
 struct PartResult {
   double loss = 0, right = 0;  // the loss as a part of the full batch's mean
-  int64_t counted = 0;         // targets that are asked
+  int64_t counted = 0;         // targets that count in the loss
   int64_t samples = 0;
 };
 
@@ -253,7 +253,7 @@ void PartStep::State::keep_timeline() {
   if (now.samples > timeline.samples || faster) std::swap(timeline, now);
 }
 
-// The results of all parts, in their order; the ranks' requests are agreed on beside.
+// The results of all parts, in their order. The ranks' requests are exchanged in the same message.
 std::vector<PartResult> PartStep::State::exchange() {
   if (!sharding.ranks) return results;
   job::Ranks& ranks = *sharding.ranks;
@@ -282,6 +282,7 @@ void PartStep::State::update() {
   apply(loss, count, scalar_array(static_cast<double>(sharding.batch_size) / static_cast<double>(totals.samples)));
   if (trained.shares) trained.shares->hand_over_weights();
   if (follows()) follow(loss, count);
+  // Advances also when f16 skips the step; the one-plan step then draws the same numbers again.
   if (std::isfinite(outcome().loss)) rng_state().set(Array::of<int64_t>({random[0], random[1] + 1}, {2}));
 }
 
