@@ -481,7 +481,7 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
 
 std::unique_ptr<job::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {
   comm::JobOptions job = flags.job();
-  job.called_off = [] { return signals::stop_requested(); };
+  job.cancelled = [] { return signals::stop_requested(); };
   job::RankRendezvous rendezvous{.address = [launch, job] { return comm::rendezvous_address(launch, job); },
                                  .timeout = flags.comm_timeout};
   try {

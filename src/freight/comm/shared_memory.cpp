@@ -85,7 +85,7 @@ class SharedMemory final : public Comm {
   void compare_calls();
   bool processors_are_shared() const;
   void wait_for(int other);
-  void look_after(int awaited, double waited);
+  void check_ranks(int awaited, double waited);
   void sum_whole(char* data, int64_t count, DType dtype);
   void sum_slices(char* data, int64_t count, DType dtype);
   std::string last_seen(int r) const;
@@ -285,7 +285,7 @@ void SharedMemory::wait_for(int other) {
     const uint32_t now = s.arrived.load(std::memory_order_seq_cst);
     if (static_cast<int32_t>(now - rounds_) < 0) sleep_while(s.arrived, now, kLook);
     s.sleepers.fetch_sub(1, std::memory_order_relaxed);
-    if (missing()) look_after(other, seconds_since(start));
+    if (missing()) check_ranks(other, seconds_since(start));
   }
   const double seconds = seconds_since(start);
   waited += seconds;
@@ -293,7 +293,7 @@ void SharedMemory::wait_for(int other) {
 }
 
 // Throws if the job is over: another rank reported an error, a rank ended, or the awaited rank exceeded the timeout.
-void SharedMemory::look_after(int awaited, double waited) {
+void SharedMemory::check_ranks(int awaited, double waited) {
   if (shared_error().state.load(std::memory_order_acquire) != SharedError::kNone) throw_shared_error();
   for (int r = 0; r < world_; ++r) {
     const RankStatus& s = status(r);
@@ -430,7 +430,7 @@ std::unique_ptr<Comm> join_shared_memory(const Launch& launch, const SharedMemor
                                                         .world = launch.world,
                                                         .bytes = shared_bytes(launch.world),
                                                         .timeout = options.timeout,
-                                                        .called_off = options.called_off});
+                                                        .cancelled = options.cancelled});
   const Descriptor file(rendezvous.file);  // the mapping keeps the memory
   return std::make_unique<SharedMemory>(launch, rendezvous, options);
 }

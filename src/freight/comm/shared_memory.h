@@ -13,7 +13,7 @@ namespace freight::comm {
 struct SharedMemoryOptions {
   double timeout = 120;  // seconds that a rank waits for another before it counts as lost (--comm-timeout)
   // Polled: true cancels the rendezvous, which then throws Error(peer_lost).
-  std::function<bool()> called_off = {};
+  std::function<bool()> cancelled = {};
 };
 
 // Joins the other ranks of `launch` on this host (host_rendezvous.h) and returns when all have joined. W is

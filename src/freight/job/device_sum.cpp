@@ -171,7 +171,7 @@ DeviceSum::DeviceSum(const std::vector<Variable>& summands, const GradientSumOpt
   }
   if (sharding.exact) s.prepare_exact();
   const bool needed = sharding.ranks->overlap() != Overlap::no || sharding.shared_statistics;
-  if (sums_within_plan(sharding) && needed) s.prepare_plan_sum(options);
+  if (may_sum_within_plan(sharding) && needed) s.prepare_plan_sum(options);
 }
 
 void DeviceSum::State::prepare_exact() {

@@ -74,7 +74,7 @@ class Ranks {
   // copy rank 0's weights at the start of each epoch (NetRun::level_ranks).
   bool unlike() const { return unlike_; }
   // True if some rank's device has its own memory: without NCCL, sums are made after the backward pass, on the host.
-  bool beside_host() const { return beside_host_; }
+  bool any_device_memory() const { return any_device_memory_; }
   // Sets both from the device of each rank. A collective: all ranks call it.
   void exchange_devices(const std::string& description, bool own_memory);
   // The collectives of devices that sum among themselves; null: sums are made in host memory.
@@ -133,7 +133,7 @@ class Ranks {
   RankRendezvous rendezvous_;
   DeviceWeights asked_;
   std::vector<double> weights_;
-  bool unlike_ = false, beside_host_ = false;
+  bool unlike_ = false, any_device_memory_ = false;
   bool shares_states_ = false;
   StepRequest mine_, agreed_;
   std::string note_ = {};

@@ -17,8 +17,8 @@
 #include "freight/run/context.h"
 #include "freight/run/plan.h"
 #include "freight/trace/batch_statistics.h"
+#include "freight/train/interleaved_parts.h"
 #include "freight/train/part_functions_internal.h"
-#include "freight/train/parts_side_by_side.h"
 #include "freight/train/step_internal.h"
 
 namespace freight::train {
@@ -62,7 +62,7 @@ struct PartStep::State {
   void make_sum(const data::FeedBatch& first);
   void start(const data::FeedBatch& first);
   void run(const data::FeedBatch& b, int64_t number);
-  void run_side_by_side();
+  void run_interleaved();
   RandomState random_state_of(int64_t number) const;
   SumOrder sums_within(const data::FeedBatch& b);
   void count(const data::FeedBatch& b, int64_t number);
@@ -83,9 +83,9 @@ struct PartStep::State {
   Compiled<FollowWeights> follow;
 
   std::unique_ptr<job::GradientSum> sum = {};  // made with the first part
-  // Null where one part runs after the other; and the sum, as that of parts that run side by side.
-  std::unique_ptr<PartsSideBySide> beside = {};
-  job::HostSum* sum_beside = nullptr;
+  // Null where one part runs after the other; and the sum, as that of interleaved parts.
+  std::unique_ptr<InterleavedParts> interleaved = {};
+  job::HostSum* interleaved_sum = nullptr;
 
   int64_t done = 0;                               // parts of this step so far
   std::vector<PartResult> results;                // by part of this rank, as many as any rank has
@@ -95,7 +95,7 @@ struct PartStep::State {
   int64_t width = 1;                              // targets of a sample
   RandomState random{};                           // as of the step's beginning
   std::chrono::steady_clock::time_point begun;    // the step
-  bool sums_beside = false;                       // in the step before
+  bool overlapped_before = false;                 // in the step before
   job::StepTimeline timeline{.ranks = 0}, now{};  // the fastest step's, and this one's
 };
 
@@ -116,16 +116,16 @@ PartStep::PartStep(const Trained& trained, const job::Sharding& sharding, const 
     c.input_names = std::move(names);
     return c;
   };
-  const auto beside = [](const char* kind, const Variable& v) {
+  const auto matching_variable = [](const char* kind, const Variable& v) {
     if (v.type().dtype != DType::f32) {
       fail(ErrorKind::usage, "shards", v.name(), " is ", v.type(), ": the all-reduce over shards is for f32");
     }
     return Variable(cat(kind, ".", v.name()), v.type());
   };
-  for (const Variable& p : trained.optimizer->parameters()) s.gradients.push_back(beside("gradient", p));
+  for (const Variable& p : trained.optimizer->parameters()) s.gradients.push_back(matching_variable("gradient", p));
   for (const nn::NamedVariable& v : trained.model->net->state_dict()) {
     if (v.variable.role() == Variable::Role::parameter || !is_floating(v.variable.type().dtype)) continue;
-    s.statistics.push_back({v.variable, beside("statistic", v.variable)});
+    s.statistics.push_back({v.variable, matching_variable("statistic", v.variable)});
   }
   CompileOptions of_part = named({"inputs", "targets"});
   CompileOptions of_update = named({"loss", "by_count", "by_samples"});
@@ -135,17 +135,17 @@ PartStep::PartStep(const Trained& trained, const job::Sharding& sharding, const 
   of_update.deterministic = of_update.deterministic || sharding.exact || sharding.ranks;
   of_averages.deterministic = of_update.deterministic;
   s.tokens = trained.model->language_model();
-  if (job::sums_within_plan(sharding)) {
+  if (job::may_sum_within_plan(sharding)) {
     of_part.sums = kSumsOfDevices;
     if (of_part.limit.offload == Offload::none) of_part.limit.speed = kSpeedOfDevices;
   }
   s.part = {
       PartGradients{&s.trained, &s.gradients, &s.statistics, sharding.batch_size, s.tokens, sharding.shared_statistics},
       of_part};
-  if (job::side_by_side(sharding)) {
-    s.beside = std::make_unique<PartsSideBySide>(
-        PartsSideBySide::Source{[&s](const Type& x, const Type& y) { return s.part.plan(x, y); },
-                                [&s](const Array& x, const Array& y) { return s.part.states(x, y); }});
+  if (job::interleaves_parts(sharding)) {
+    s.interleaved = std::make_unique<InterleavedParts>(
+        InterleavedParts::Source{[&s](const Type& x, const Type& y) { return s.part.plan(x, y); },
+                                 [&s](const Array& x, const Array& y) { return s.part.states(x, y); }});
   }
   s.apply = {ApplySums{&s.trained, &s.gradients, &s.statistics}, of_update};
   s.follow = {FollowWeights{&s.trained, &s.gradients}, of_averages};
@@ -158,9 +158,9 @@ void PartStep::State::make_sum(const data::FeedBatch& first) {
                                       if (first.inputs.shape()[0] == 0) return nullptr;
                                       return part.plan(type_of(first.inputs), type_of(first.targets));
                                     }};
-  if (beside) {
+  if (interleaved) {
     auto host = std::make_unique<job::HostSum>(summands(), how);
-    sum_beside = host.get();
+    interleaved_sum = host.get();
     sum = std::move(host);
   } else {
     sum = job::make_gradient_sum(summands(), how);
@@ -171,7 +171,7 @@ void PartStep::State::start(const data::FeedBatch& first) {
   if (!sum) make_sum(first);
   sum->start();
   begun = std::chrono::steady_clock::now();
-  if (sum->beside() != std::exchange(sums_beside, sum->beside())) timeline = {.ranks = 0};
+  if (sum->overlaps_next_step() != std::exchange(overlapped_before, sum->overlaps_next_step())) timeline = {.ranks = 0};
   now = {.ranks = deal.world};
   results.assign(static_cast<size_t>(deal.most()), {});
   const auto* key = rng_state().array().data<int64_t>();
@@ -218,14 +218,14 @@ void PartStep::State::count(const data::FeedBatch& b, int64_t number) {
 }
 
 // Computes all parts of this rank.
-void PartStep::State::run_side_by_side() {
-  beside->run(*sum_beside, rng_state().array().raw());
-  for (size_t i = 0; i < beside->count(); ++i) {
-    if (beside->rows(i) == 0) continue;
-    results[i].loss = beside->loss(i);
-    results[i].right = beside->right(i);
+void PartStep::State::run_interleaved() {
+  interleaved->run(*interleaved_sum, rng_state().array().raw());
+  for (size_t i = 0; i < interleaved->count(); ++i) {
+    if (interleaved->rows(i) == 0) continue;
+    results[i].loss = interleaved->loss(i);
+    results[i].right = interleaved->right(i);
   }
-  beside->clear();
+  interleaved->clear();
 }
 
 void PartStep::add(const data::FeedBatch& b) {
@@ -233,10 +233,10 @@ void PartStep::add(const data::FeedBatch& b) {
   if (s.done == 0) s.start(b);
   const int64_t number = s.done++;
   FREIGHT_CHECK(number < s.deal.count(), "a rank has more shards than its assignment");
-  if (s.beside) {
+  if (s.interleaved) {
     s.count(b, number);
-    s.beside->add(b.inputs, b.targets, s.random_state_of(number));
-    if (s.done == s.deal.count()) s.run_side_by_side();
+    s.interleaved->add(b.inputs, b.targets, s.random_state_of(number));
+    if (s.done == s.deal.count()) s.run_interleaved();
   } else {
     s.run(b, number);
   }
@@ -318,15 +318,15 @@ std::vector<PartStep::Run> PartStep::plans(const Type& x, const Type& y) {
   for (int64_t i = pieces.first; i < pieces.end; ++i) {
     const int64_t n = pieces.rows(i, x.shape[0]).second;
     const auto it = std::find_if(sizes.begin(), sizes.end(), [&](const auto& size) { return size.first == n; });
-    if (it != sizes.end() && !s.beside) ++it->second;
-    if ((it == sizes.end() || s.beside) && n > 0) sizes.emplace_back(n, 1);
+    if (it != sizes.end() && !s.interleaved) ++it->second;
+    if ((it == sizes.end() || s.interleaved) && n > 0) sizes.emplace_back(n, 1);
   }
   std::sort(sizes.rbegin(), sizes.rend());
   if (s.tokens) s.width = y.shape[1];
   const Type scalar{DType::f32, {}};
   std::vector<Run> runs;
   for (const auto& [n, times] : sizes)
-    runs.push_back({s.part.plan(rows(x, n), rows(y, n)), times, true, s.beside != nullptr});
+    runs.push_back({s.part.plan(rows(x, n), rows(y, n)), times, true, s.interleaved != nullptr});
   runs.push_back({s.apply.plan(scalar, scalar, scalar), 1});
   if (s.follows()) runs.push_back({s.follow.plan(scalar, scalar), 1});
   return runs;

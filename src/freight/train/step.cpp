@@ -114,12 +114,12 @@ void update(optim::Optimizer& optimizer, optim::EMA* ema, const optim::LossScale
   optimizer.apply(gradients);
   if (ema) ema->update();
   Tensor sound = is_finite(loss);
-  if (data) sound = logical_and(sound, data->sound());
+  if (data) sound = logical_and(sound, data->all_finite_so_far());
   if (scale) sound = logical_and(sound, optim::LossScale::all_finite(gradients));
   assign_only_if(sound);
   if (!scale) return;
   scale->update(sound);
-  if (data) assign_only_if(data->sound());  // nothing changes behind a step that went wrong
+  if (data) assign_only_if(data->all_finite_so_far());  // nothing changes behind a step that went wrong
 }
 
 double learning_rate(const Config& c) { return c.lr == kAutomaticRate ? kRateOfNets : c.lr; }
@@ -298,7 +298,7 @@ std::vector<TrainStep::Run> TrainStep::plans(const Type& x, const Type& y) {
     std::vector<Run> runs;
     const std::vector<PartStep::Run> all = s.sharded->plans(x, y);
     for (size_t i = 0; i < all.size(); ++i) {
-      const bool smaller = i > 0 && all[i].of_part && !all[i].beside;  // in the arena of the larger ones
+      const bool smaller = i > 0 && all[i].of_part && !all[i].own_arena;  // in the arena of the larger ones
       runs.push_back({all[i].plan, all[i].times, smaller, all[i].of_part});
     }
     return runs;
