@@ -11,6 +11,7 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/version.h"
+#include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/plan/memory_use.h"
@@ -113,6 +114,8 @@ void Terminal::on_compared(const train::Comparison& comparison) {
 void Terminal::on_epoch(const train::EpochReport& e) {
   look_at_device();
   const train::StepReport& r = e.train;
+  last_epoch_ = r.epoch;
+  if (e.best) starred_epoch_ = r.epoch;
   std::string text = cat(pass_, " ", r.epoch, "/", r.epochs, "  ", loss_name(), " ", figure(shown_loss(r.mean_loss)));
   if (r.top1) text += cat("  top1 ", fixed(*r.top1, 2));
   if (e.test) text += cat("  ", shown_split_, " ", loss_name(), " ", figure(shown_loss(e.test->loss)));
@@ -255,6 +258,10 @@ void Terminal::print(const train::Result& r, const std::string& resume) {
   if (r.comparison) result(cat("best    ", r.comparison->best));
   for (const std::string& line : r.decisions) result(line);
   if (r.best_epoch > 0) result(best_line(shown));
+  const std::string best = r.output_dir + "/best/model.safetensors";
+  if (steps_ && r.best_epoch == 0 && starred_epoch_ < last_epoch_ && io::file_exists(best)) {
+    result(cat("best    epoch ", starred_epoch_, ": ", best, " (--metric or --early-stop makes it the model)"));
+  }
   std::string split;
   if (r.test.count == 0) {
     split = " --split train";

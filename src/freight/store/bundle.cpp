@@ -16,6 +16,7 @@
 #include "freight/base/printable.h"
 #include "freight/base/version.h"
 #include "freight/io/digest.h"
+#include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/io/memory_need.h"
@@ -244,6 +245,9 @@ void save_bundle(const std::string& path, const Bundle& bundle) {
 }
 
 io::SafeTensors load_sealed(const std::string& path) {
+  if (const std::string model = path + "/model.safetensors"; io::file_exists(model)) {
+    fail(ErrorKind::usage, path, "is the directory of a run, expected its model: ", model);
+  }
   io::SafeTensors file = io::load_weights_file(path);
   const auto seal = file.metadata.find(kSeal);
   if (seal == file.metadata.end()) return file;

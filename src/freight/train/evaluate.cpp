@@ -299,7 +299,13 @@ void adapt(data::Dataset& set, const store::Bundle& bundle) {
   need_fit(bundle.model, set);
   as_recorded(set, p);
   // Class folders of another set may be fewer, and then have other numbers.
-  if (!set.files || set.classes == bundle.classes || bundle.classes.empty()) return;
+  if (!set.files || set.classes == bundle.classes) return;
+  const auto outputs = static_cast<size_t>(bundle.model.classes());
+  if (bundle.classes.empty() && !set.classes.empty() && set.classes.size() != outputs) {
+    fail(ErrorKind::data, set.name, "has ", set.classes.size(), " classes, the model has ", with_commas(outputs),
+         " without names, so it is unknown which are meant: fine-tune it on this data (freight train --weights)");
+  }
+  if (bundle.classes.empty()) return;
   std::vector<int64_t> number;
   for (const std::string& name : set.classes) {
     const auto it = std::find(bundle.classes.begin(), bundle.classes.end(), name);

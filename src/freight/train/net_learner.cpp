@@ -167,7 +167,13 @@ std::string weights_file(const NetRun& p) {
 void set_weights(NetRun& p, const Own& own, const std::string& file) {
   if (!p.net->frozen.empty()) p.notes.push_back(p.net->frozen);
   if (p.start.checkpoint || !p.records()) return;
-  if (p.config.weights.empty()) return whiten(p.net->model, *p.task);
+  if (p.config.weights.empty()) {
+    if (!p.net->frozen.empty() && !own.model) {
+      p.start.warnings.emplace_back(
+          "--freeze without --weights: the frozen layers keep the random values of a new network");
+    }
+    return whiten(p.net->model, *p.task);
+  }
   using finetune::FileMayHaveMore;
   const FileMayHaveMore more = own.model || is_spec_file(p.config.model) ? FileMayHaveMore::yes : FileMayHaveMore::no;
   p.notes.push_back(finetune::load_pretrained(p.net->model, file, p.task->preprocessing().tokenizer.get(), more).line);
@@ -197,6 +203,15 @@ RunLength length_of(const Config& c, int64_t steps_per_epoch) {
   if (c.max_steps > 0) length.steps = std::min(length.steps, c.max_steps);
   length.epochs = (length.steps + steps_per_epoch - 1) / steps_per_epoch;
   return length;
+}
+
+// A part of the last batch is left out of each epoch, in another order each time. It is worth a line where it is many.
+void note_left_out(NetRun& p) {
+  constexpr int64_t kWorthALine = 10;  // percent of the samples
+  const int64_t count = p.task->train_count(), used = p.length.steps_per_epoch * p.config.batch_size;
+  if (p.net->model.language_model() || used >= count || 100 * (count - used) < kWorthALine * count) return;
+  p.notes.push_back(cat(with_commas(count - used), " of ", with_commas(count), " samples are left out of each epoch, ",
+                        "others each time: batches of ", p.config.batch_size, " do not divide them (--batch-size)"));
 }
 
 // Decides whether the training set lies on the device.
@@ -363,6 +378,7 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   p.feed = p.task->train_feed(p.sharding.shards > 0 ? p.sharding.deal().pieces() : data::Share{});
   p.length = length_of(c, p.feed->batches_per_epoch());
   p.schedule = make_schedule(c, p.length.steps_per_epoch, p.length.steps);
+  note_left_out(p);
   place_data(p, device_memory);
   // Batches that the device makes differ from the loader's by rounding: a resumed run must keep to what was chosen.
   if (c.deterministic && c.device_data == "auto" && own_memory(c)) c.device_data = p.data ? "yes" : "no";
