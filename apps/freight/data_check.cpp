@@ -107,13 +107,13 @@ void print_check_text(const inspect::DataCheck& c, size_t most) {
     return cat(e.part, " ", sample_text(e.sample), ": labeled ", printable(e.label), ", predicted ",
                printable(e.predicted), " (", fixed(e.probability, 2), " against ", fixed(e.of_label, 2), ")");
   });
-  std::printf("\n%zu samples of other splits are in the training set, %s training samples are duplicates",
+  std::printf("\n%zu samples of other splits are in the training set, %s training samples repeat another",
               c.leaks.size(), with_commas(c.repeated).c_str());
   if (c.groups_all > 0) {
     std::printf(", %zu of %s groups are in several splits", c.groups.size(), with_commas(c.groups_all).c_str());
   }
   std::printf("\n");
-  if (c.predicted_right > 0) {
+  if (c.labels_checked) {
     std::printf("%zu labels are contradicted by out-of-fold predictions of a simple model, which is right for %s %%\n",
                 c.label_errors.size(), fixed(100 * c.predicted_right, 1).c_str());
   }
