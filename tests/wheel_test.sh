@@ -30,7 +30,7 @@ names = archive.namelist()
 glibc = re.fullmatch(r".*/freight-[0-9.]+-cp310-abi3-manylinux_2_(\d+)_x86_64\.whl", sys.argv[1])
 assert glibc and int(glibc[1]) <= 35, f"expected an abi3 wheel for manylinux_2_35 or older, got {sys.argv[1]}"
 size = sum(i.compress_size for i in archive.infolist())
-assert size < 20e6, f"expected fewer than 20 MB, got {size:,} bytes"
+assert size < 25e6, f"expected fewer than 25 MB, half of them oneDNN's, got {size:,} bytes"
 [metadata] = (n for n in names if n.endswith(".dist-info/METADATA"))
 needs = email.message_from_bytes(archive.read(metadata)).get_all("Requires-Dist")
 assert needs == ["nanobind-backend>=1.0"], needs
@@ -81,7 +81,7 @@ quiet "$new/python" -c "import ctypes; ctypes.CDLL('$fallback'); exec(open('use.
 grep -q "$fallback" "$scratch/log" || die "the libgomp that was in the process was not used: $(cat "$scratch/log")"
 "$new/freight" --version | grep -q '^freight ' || die "the command does not run"
 quiet "$new/freight" train digits --model mlp --max-steps 20 --devices 'cpu*2' --no-progress -o run
-quiet "$new/freight" predict run/model.safetensors digits --csv
+quiet "$new/freight" eval --weights run/model.safetensors
 quiet "$new/freight" models show lenet
 
 # A root with the interpreter, this environment, NumPy's OpenBLAS, and the libraries that these load, but libgomp and LAPACK.
@@ -96,9 +96,10 @@ cp -r "$scratch/venv" "$scratch/elsewhere" "$bare$scratch/"
 { echo "$new/python"; find "$stdlib/lib-dynload" "$packages" -name '*.so*' -type f; echo "$packages/freight/bin/freight"; } |
   xargs ldd 2> /dev/null | sed -n 's/^.*[[:space:]]\(\/[^ ]*\) (0x.*/\1/p' | sort -u | grep -Ev "^$scratch|/lib(gomp|lapack|blas|openblas)" |
   xargs cp -L --parents -t "$bare"
+# The loader reads a program's folder from /proc, which is not there, else from LD_ORIGIN_PATH.
 in_bare() {
   if [ "$(id -u)" = 0 ]; then set -- chroot "$bare" "$@"; else set -- unshare -r chroot "$bare" "$@"; fi
-  quiet env -i HOME=/tmp PATH="$PATH" "$@"
+  quiet env -i HOME=/tmp PATH="$PATH" LD_ORIGIN_PATH="$packages/freight/bin" "$@"
 }
 in_bare "$new/python" -c "
 import ctypes
