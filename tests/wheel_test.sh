@@ -99,9 +99,9 @@ cp -r "$scratch/venv" "$scratch/elsewhere" "$bare$scratch/"
 # The loader reads a program's folder from /proc, which is not there, else from LD_ORIGIN_PATH.
 in_bare() {
   if [ "$(id -u)" = 0 ]; then set -- chroot "$bare" "$@"; else set -- unshare -r chroot "$bare" "$@"; fi
-  quiet env -i HOME=/tmp PATH="$PATH" LD_ORIGIN_PATH="$packages/freight/bin" "$@"
+  env -i HOME=/tmp PATH="$PATH" LD_ORIGIN_PATH="$packages/freight/bin" "$@"
 }
-in_bare "$new/python" -c "
+quiet in_bare "$new/python" -c "
 import ctypes
 try:
   ctypes.CDLL('libgomp.so.1')
@@ -109,6 +109,14 @@ except OSError:
   pass
 else:
   raise SystemExit('this root has a libgomp')"
-in_bare "$new/python" "$scratch/elsewhere/use.py"
+quiet in_bare "$new/python" "$scratch/elsewhere/use.py"
 grep -q "/numpy.libs/" "$scratch/log" || die "NumPy's OpenBLAS was not found: $(cat "$scratch/log")"
-in_bare "$new/python" "$new/freight" --version
+quiet in_bare "$new/python" "$new/freight" --version
+# The command looks into the packages of its environment, too.
+mkdir -p "$bare$packages/xgboost/lib"
+: > "$bare$packages/xgboost/lib/libxgboost.so"
+(cd "$bare/tmp" && "$new/freight" data sample housing > /dev/null)
+if in_bare "$new/python" "$new/freight" train /tmp/housing.csv --target median_house_value -o /tmp/run > "$scratch/log" 2>&1; then
+  die "trees were fitted by an empty library"
+fi
+grep -q "$packages/xgboost/lib/libxgboost.so" "$scratch/log" || die "XGBoost's package was not looked for: $(cat "$scratch/log")"

@@ -28,7 +28,8 @@ Interpreter& interpreter() {
 std::string own_packages() {
   Dl_info info = {};
   if (dladdr(reinterpret_cast<const void*>(&own_packages), &info) == 0 || !info.dli_fname) return "";
-  const auto folder = std::filesystem::path(info.dli_fname).parent_path().parent_path().parent_path();
+  const auto file = std::filesystem::path(info.dli_fname).lexically_normal();  // the command has freight/bin/../lib
+  const auto folder = file.parent_path().parent_path().parent_path();
   return ends_with(folder.filename().string(), "-packages") ? folder.string() : "";
 }
 
