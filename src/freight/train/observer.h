@@ -20,7 +20,8 @@ struct RunSummary {
   int64_t devices = 1;  // that share a batch
   std::string parts;    // of a batch that they do not share evenly: "cpu 91 + opencl:0 37"
   int64_t shards = 0;   // see Config
-  int64_t classes = 0;  // of the data; 0 for values to regress
+  int64_t classes = 0;  // of the data, or labels; 0 for values to regress
+  bool multilabel = false;
   bool ranks = false;   // the values are relevances, by which rows are ranked
   double flops_per_step = 0;
   // Of the whole run, where it was planned (plan/fitting.h); else of the training step's arena.
