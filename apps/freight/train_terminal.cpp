@@ -14,7 +14,7 @@
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/plan/memory_use.h"
-#include "freight/tables/leaderboard.h"
+#include "freight/train/leaderboard.h"
 #include "freight/train/run_dir.h"
 #include "train_result.h"
 

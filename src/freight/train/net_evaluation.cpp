@@ -145,7 +145,8 @@ void settle_evaluation(NetRun& p) {
   if (p.metric || p.threshold || !c.threshold_rule.empty() || c.class_weight != Config().class_weight) {
     warn_of_rare_classes(p);
   }
-  const bool answers = p.metric || p.threshold || chooses_threshold(p) || c.calibration != Config().calibration;
+  const bool answers =
+      p.keeps_predictions || p.metric || p.threshold || chooses_threshold(p) || c.calibration != Config().calibration;
   if (answers) p.net->keep = Evaluator::Keep::answers;
 }
 

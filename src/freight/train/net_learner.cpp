@@ -335,7 +335,7 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   need_flags_of({.kind = FlagKind::network,
                  .name = "a network",
                  .flags = {"--task", "--metric", "--early-stop", "--min-improvement", "--class-weight", "--threshold",
-                           "--calibration"}},
+                           "--calibration", "--folds"}},
                 c, flag_is_given);
   const store::ComputeType compute = store::compute_type(c.precision, c.backend);
   p.precision_note = compute.note;
@@ -357,6 +357,13 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   set_weights(p, own, weights);
   keep_features(p, compile);
   p.class_names = named_outputs(p.task->classes(), p.net->model);
+  if (c.folds > 0) {
+    if (own.any()) fail(ErrorKind::usage, "--folds", "is for built-in networks and specs, not for a program's own");
+    check_folds(p);
+    p.notes.push_back(cat(c.folds,
+                          " folds are trained first, each in a run of its own, whose network is in memory together "
+                          "with that of this run"));
+  }
   settle_evaluation(p);
   p.fingerprint = p.task->fingerprint();
   need_same_data(p);
@@ -655,8 +662,10 @@ void NetRun::level_ranks() {
 }
 
 void NetRun::train(RunRecorder& to, Observer& observer) {
+  const bool whole = config.folds == 0 || train_folds(*this, to, observer);
   if (ranks) share_start();
   loop = std::make_unique<Loop>(*this, to, observer);
+  if (!whole) loop->stop();
   loop->run();
 }
 
