@@ -62,7 +62,7 @@ class TargetRuns : public ::testing::Test {
 
   const Words images_ = {"--model", "convnet",          "--train-crop-size", "32", "--val-resize-size",
                          "32",      "--no-random-crop", "--epochs",          "12", "--lr",
-                         "0.02"};
+                         "0.003"};
   const Words texts_ = {"--model", "text_bow", "--epochs", "20", "--lr", "0.5", "--max-length", "8"};
   const std::string dir_;
 };
@@ -111,7 +111,7 @@ TEST_F(TargetRuns, ImagesHaveSeveralLabels) {
   write_images(120);
   const Ran r = train("list.csv", "run",
                       extended(images_, {"--task", "multilabel", "--label-column", "tags", "--metric", "macro_f1",
-                                         "--early-stop", "5", "--lr", "0.1"}));
+                                         "--early-stop", "5", "--lr", "0.05"}));
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.err.find("val macro_f1"), std::string::npos) << r.err;
   const store::Bundle bundle = store::load_bundle(path("run/model.safetensors"));
@@ -184,7 +184,8 @@ TEST_F(TargetRuns, ShardsGiveTheSameModelOnAnyNumberOfDevices) {
 
 TEST_F(TargetRuns, AResumedRunIsTheUninterruptedOne) {
   write_images(48);
-  const Words task = extended(images_, {"--task", "regression", "--label-column", "grams"});
+  const Words task =
+      extended(images_, {"--task", "regression", "--label-column", "grams", "--lr-scheduler", "constant"});
   ASSERT_EQ(train("list.csv", "whole", extended(task, {"--epochs", "4"})).code, 0);
   ASSERT_EQ(train("list.csv", "parts", extended(task, {"--epochs", "2"})).code, 0);
   ASSERT_EQ(train("list.csv", "parts", extended(task, {"--epochs", "4", "--resume", "auto"})).code, 0);
