@@ -10,6 +10,7 @@
 #include "freight/io/json_library.h"
 #include "freight/job/signals.h"
 #include "freight/train/progress.h"
+#include "freight/train/trained_on.h"
 #include "options.h"
 #include "table.h"
 
@@ -141,12 +142,13 @@ int data_check_command(const Args& args) {
   o.add("--seed", &seed, "seed of the split, as in training", {.min = 0});
   o.add("--text-column", &check.load.text.text_column, "text column of a text file, by name or number",
         {.value = "NAME|N"});
-  o.add("--label-column", &check.load.text.label_column, "label column of a text file, by name or number",
-        {.value = "NAME|N"});
+  o.add("--label-column", &check.load.text.label_column,
+        "label column of a list of images or a text file, by name or number", {.value = "NAME|N"});
   o.add("--data-dir", &check.load.data_dir, "directory that is searched for built-in datasets, before $FREIGHT_DATA",
         {.value = "DIR"});
   o.add("--json", &as_json, "print JSON: everything");
   if (o.parse(args) == Options::Outcome::done) return 0;
+  train::set_label_column(check.load, check.load.text.label_column);
   check.load.text.val_split = check.load.images.val_split;
   check.load.text.split_seed = check.load.images.split_seed = static_cast<uint64_t>(seed);
   signals::install();

@@ -315,7 +315,7 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
                           : bundle.preprocessing.text()     ? "texts"
                           : bundle.preprocessing.pictures() ? "images"
                                                             : "samples"};
-  if (rows && output.form == Form::csv) {
+  if (output.form == Form::csv) {
     CsvAsked asked{.lines_of_classes = f.lines_of_classes};
     for (const std::string& name : split(f.columns, ',')) {
       if (!name.empty()) asked.names.push_back(name);

@@ -15,7 +15,7 @@
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/plan/memory_use.h"
-#include "freight/tables/leaderboard.h"
+#include "freight/train/leaderboard.h"
 #include "freight/train/run_dir.h"
 #include "train_result.h"
 
@@ -41,7 +41,7 @@ void Terminal::on_start(const train::RunSummary& s) {
   squared_ = !s.has_plans && s.classes == 0 && !s.ranks;
   for (const std::string& warning : s.warnings) say(cat("warning: ", warning));
   tell(cat("freight ", version(), " on ", s.device));
-  const std::string what = s.classes > 0     ? cat(s.classes, " classes")
+  const std::string what = s.classes > 0     ? cat(s.classes, s.multilabel ? " labels" : " classes")
                            : s.unit == "tok" ? "tokens of a corpus"
                            : s.ranks         ? "relevance labels to rank by"
                                              : "regression target";

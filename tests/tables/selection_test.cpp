@@ -209,7 +209,7 @@ TEST_F(Selection, TheTestPartIsNeverSeenBeforeItIsMeasured) {
   }
   EXPECT_EQ(learner_->fits.back().train.size(), 72u) << "a learner that reads held-out rows has a tenth of its own";
   ASSERT_TRUE(r.comparison);
-  const Leaderboard board = leaderboard_in(r.comparison->json);
+  const train::Leaderboard board = train::leaderboard_in(r.comparison->json);
   EXPECT_EQ(board.metric, "rmse");
   ASSERT_EQ(board.standings.size(), 1u);
   EXPECT_EQ(board.standings[0].folds, 4);
@@ -288,12 +288,12 @@ TEST_F(Selection, HalvingFindsTheBestOfManySettings) {
   double mean = 0;
   for (const float v : data.train.labels.to_vector<float>()) mean += static_cast<double>(v) / 80;
   ASSERT_TRUE(r.comparison);
-  const Leaderboard board = leaderboard_in(r.comparison->json);
+  const train::Leaderboard board = train::leaderboard_in(r.comparison->json);
   EXPECT_EQ(board.standings[0].settings, cat("--epochs ", std::llround(mean)));
   EXPECT_EQ(board.standings.size(), 61u) << "each is a line";
-  EXPECT_EQ(std::count_if(board.standings.begin(), board.standings.end(),
-                          [](const tables::ModelScore& s) { return s.whole; }),
-            4)
+  EXPECT_EQ(
+      std::count_if(board.standings.begin(), board.standings.end(), [](const train::ModelScore& s) { return s.whole; }),
+      4)
       << "the usual settings and three that were left";
   EXPECT_LT(learner_->fits.size(), 60u + 20 + 7 + 3 * 5 + 5 + 5) << "most see one fold of few rows";
   const store::Bundle bundle = store::load_bundle(r.model_path);
@@ -308,7 +308,7 @@ TEST_F(Selection, WithoutXgboostTheOthersAreComparedAndTheReasonIsTold) {
   config_.model = "auto";
   const train::Result r = run();
   ASSERT_TRUE(r.comparison);
-  const Leaderboard board = leaderboard_in(r.comparison->json);
+  const train::Leaderboard board = train::leaderboard_in(r.comparison->json);
   EXPECT_EQ(board.standings[0].folds, 5);
   std::set<std::string> left_out;
   for (const std::string& reason : board.left_out) {
@@ -337,17 +337,17 @@ TEST_F(Selection, AutoFitsTheBestToAllRowsAndStoresItAsThatLearner) {
   config_.time_budget = "1h";
   const train::Result r = run();
   ASSERT_TRUE(r.comparison);
-  const Leaderboard board = leaderboard_in(r.comparison->json);
+  const train::Leaderboard board = train::leaderboard_in(r.comparison->json);
   const store::Bundle bundle = store::load_bundle(r.model_path);
   EXPECT_NE(bundle.learner, "logistic");
   EXPECT_EQ(bundle.learner, board.standings[0].learner);
   EXPECT_GT(*r.test.top1, 95.0);
   std::map<std::string, int> lines;
-  for (const tables::ModelScore& s : board.standings) ++lines[s.learner];
+  for (const train::ModelScore& s : board.standings) ++lines[s.learner];
   EXPECT_EQ(lines["gbdt"], 4) << "in two settings, and two that were drawn";
   EXPECT_EQ(lines["forest"], 3);
   EXPECT_EQ(lines["logistic"], 1);
-  for (const std::string& line : tables::lines_of(board)) EXPECT_EQ(line.find("nan"), std::string::npos) << line;
+  for (const std::string& line : train::lines_of(board)) EXPECT_EQ(line.find("nan"), std::string::npos) << line;
 }
 
 TEST_F(Selection, AutoTriesTreesThatSeeAPartUnlessTheUserSaysWhichPart) {
@@ -406,7 +406,7 @@ TEST_F(Selection, AStopKeepsTheBestSoFarAndSaysSo) {
   const train::Result r = train::train(config_, observer, {}, {"train"});
   EXPECT_EQ(r.ended, train::Ended::by_observer);
   ASSERT_TRUE(r.comparison);
-  const Leaderboard board = leaderboard_in(r.comparison->json);
+  const train::Leaderboard board = train::leaderboard_in(r.comparison->json);
   EXPECT_GE(board.standings[0].folds, 2);
   EXPECT_LT(board.standings[0].folds, 10);
   EXPECT_EQ(store::load_bundle(r.model_path).learner, "remembering");
@@ -420,7 +420,7 @@ TEST_F(Selection, ATimeThatIsOverLeavesTheFirstLearner) {
   config_.time_budget = "0.000001s";
   const train::Result r = run();
   ASSERT_TRUE(r.comparison);
-  const Leaderboard board = leaderboard_in(r.comparison->json);
+  const train::Leaderboard board = train::leaderboard_in(r.comparison->json);
   EXPECT_EQ(board.standings.size(), 1u);
   EXPECT_EQ(board.standings[0].folds, 1);
   EXPECT_EQ(store::load_bundle(r.model_path).learner, "ridge");

@@ -65,9 +65,11 @@ struct Examination {
   std::vector<ClassCurves> curves;  // of the second of two classes; otherwise of the most frequent classes
   std::vector<metrics::CalibrationBin> calibration;  // of that class; for more than two classes, of the predicted class
   double calibration_error = 0;                      // expected calibration error
-  std::vector<metrics::Score> scores;                // of classes, or of a regression with one output
+  std::vector<metrics::Score> scores;                // of the whole part
   std::vector<std::string> score_notes;              // metrics that the labels do not allow
   std::vector<OutputErrors> outputs;                 // for a regression
+  std::vector<std::string> output_names;             // often empty
+  bool multilabel = false;                           // the classes are labels, of which a sample has any number
   std::vector<Residual> residuals;                   // of the first output
   std::optional<TableExamination> table;             // for a table model
   std::vector<std::pair<std::string, std::string>> provenance;  // as in the model file

@@ -203,6 +203,7 @@ std::string score_section(const Examination& e) {
 }
 
 std::string class_section(const Examination& e) {
+  if (e.multilabel) return score_section(e) + curve_section(e);
   const Examined examined(e);
   const int64_t right = e.right(), wrong = e.count - right;
   std::string out = cat("<p><b>", percent(static_cast<double>(right) / static_cast<double>(e.count)),
@@ -239,7 +240,8 @@ std::string value_section(const Examination& e) {
       "explained</th></tr></thead><tbody>";
   for (size_t i = 0; i < e.outputs.size(); ++i) {
     const OutputErrors& o = e.outputs[i];
-    out += cat("<tr><th scope=\"row\">", i, "</th><td class=\"number\">", figure(o.mean_absolute),
+    const std::string name = i < e.output_names.size() ? escaped(shortened(e.output_names[i], 60)) : cat(i);
+    out += cat("<tr><th scope=\"row\">", name, "</th><td class=\"number\">", figure(o.mean_absolute),
                "</td><td class=\"number\">", figure(o.root_mean_square), "</td><td class=\"number\">",
                percent(o.explained), "</td></tr>");
   }

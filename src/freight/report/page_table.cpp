@@ -106,10 +106,10 @@ std::string table_section(const TableExamination& t) {
   return importance_table(t) + dependence_charts(t) + worst_table(t);
 }
 
-std::string leaderboard_section(const tables::Leaderboard& board) {
+std::string leaderboard_section(const train::Leaderboard& board) {
   if (board.standings.empty()) return {};
   std::vector<std::vector<std::string>> rows;
-  for (const tables::ModelScore& s : board.standings) {
+  for (const train::ModelScore& s : board.standings) {
     rows.push_back({s.learner, s.deviation > 0 ? cat(figure(s.mean), " \u00b1 ", figure(s.deviation)) : figure(s.mean),
                     cat(s.folds), cat(with_commas(s.rows), s.whole ? "" : " (a fraction)"), time_of(s.fit_seconds),
                     time_of(s.row_seconds), human_bytes(s.bytes), s.settings});

@@ -172,6 +172,8 @@ void ServedModel::describe() {
                {"classes", classes},
                {"provenance", b.provenance}};
   if (reads_rows()) card["fields"] = fields;
+  if (!b.targets.empty()) card["targets"] = b.targets;
+  if (b.multilabel()) card["multilabel"] = true;
   card_ = dump(card);
 }
 
@@ -419,12 +421,18 @@ std::string ServedModel::prediction(const float* row, int64_t top, double second
           {"class", deploy::class_name(predictor_.bundle(), c)}, {"index", c}, {"probability", as_printed(row[c])}};
     };
     const std::vector<int64_t> order = best(row, std::min(top, predictor_.outputs()));
-    j.update(entry(order[0]));
+    if (predictor_.bundle().multilabel()) {
+      j["labels"] = Json::array();
+      for (const int64_t c : predictor_.bundle().labels_in(row, predictor_.outputs())) j["labels"].push_back(entry(c));
+    } else {
+      j.update(entry(order[0]));
+    }
     j["top"] = Json::array();
     for (const int64_t c : order) j["top"].push_back(entry(c));
   } else {
     j["values"] = Json::array();
     for (int64_t c = 0; c < predictor_.outputs(); ++c) j["values"].push_back(as_printed(row[c]));
+    if (const auto& names = predictor_.bundle().targets; !names.empty()) j["targets"] = names;
   }
   j["milliseconds"] = std::round(seconds * 1e6) / 1e3;
   return dump(j);

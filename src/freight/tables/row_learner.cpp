@@ -38,7 +38,7 @@ constexpr const char* kValidation = "val";
 void refuse_other_flags(const train::Config& c, const data::Source& source, const RowLearner& learner,
                         const std::function<bool(const std::string&)>& flag_is_given) {
   train::Trained trained{.kind = train::FlagKind::table, .name = learner.name(), .flags = learner.flags()};
-  trained.flags.insert(trained.flags.end(), {"--metric", "--folds", "--threshold"});
+  trained.flags.insert(trained.flags.end(), {"--task", "--metric", "--folds", "--threshold"});
   try {
     trained.usual.push_back(train::recipe(source, c.recipe));
   } catch (const Error&) {  // data without a recipe
@@ -74,6 +74,9 @@ RowSource row_source(const train::Config& config, data::Source data) {
 }
 
 void settle_ranking(train::Config& c, const RowLearner& learner) {
+  if (c.task == "multilabel") {
+    refuse_value("--task", c.task, "it is for networks that read lists of images or texts, not for table models");
+  }
   if (ranks(c.objective) && c.task == "auto") c.task = "ranking";
   if (c.task != "ranking") {
     if (!ranks(c.objective)) return;

@@ -247,6 +247,15 @@ void need_fit(const models::Model& model, const data::Dataset& set) {
   }
   if (model.own.loss) return;  // says itself what targets it takes
   const int64_t outputs = model.classes();
+  const bool labels = model.loss == models::Loss::multilabel;
+  if (labels || set.multilabel()) {
+    if (!labels) refuse("its loss is ", models::to_string(model.loss), ", the samples have several labels each");
+    if (!set.multilabel())
+      refuse("it predicts several labels per sample, the samples have ",
+             set.classification() ? "a class each" : "values", " (--task multilabel)");
+    if (outputs != set.class_count()) refuse("it predicts ", outputs, " labels, the data has ", set.class_count());
+    return;
+  }
   if (models::regresses(model.loss)) {
     const int64_t values = set.labels.numel() / set.count();
     if (set.classification()) {

@@ -55,9 +55,6 @@ void settle_metric(NetRun& p) {
   const auto refuse = [&](const std::string& why) { refuse_value("--metric", c.metric, why); };
   if (model.own.loss || model.own.metric) refuse("the program has an objective of its own, Objective::metric");
   if (model.language_model()) refuse("a language model has its loss and perplexity");
-  if (models::regresses(model.loss) && model.classes() > 1) {
-    refuse(cat("it is for one value per sample, the network returns ", model.classes()));
-  }
   p.metric = metric_for(c, told_classes(model));
   need_defined(*p.metric, p.task->test_classes(), model.classes());
 }
@@ -148,7 +145,8 @@ void settle_evaluation(NetRun& p) {
   if (p.metric || p.threshold || !c.threshold_rule.empty() || c.class_weight != Config().class_weight) {
     warn_of_rare_classes(p);
   }
-  const bool answers = p.metric || p.threshold || chooses_threshold(p) || c.calibration != Config().calibration;
+  const bool answers =
+      p.keeps_predictions || p.metric || p.threshold || chooses_threshold(p) || c.calibration != Config().calibration;
   if (answers) p.net->keep = Evaluator::Keep::answers;
 }
 
