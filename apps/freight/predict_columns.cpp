@@ -24,7 +24,8 @@ std::string target_of(const store::Bundle& bundle) {
 std::vector<std::string> identifying(const store::Bundle& bundle) {
   std::vector<std::string> names;
   for (const store::IgnoredColumn& column : bundle.ignored_columns) {
-    if (column.kind == "identifier" || (column.kind == "group" && bundle.rows->ranks())) names.push_back(column.name);
+    if (column.kind == "identifier" || (column.kind == "group" && bundle.rows->is_ranking()))
+      names.push_back(column.name);
   }
   return names;
 }

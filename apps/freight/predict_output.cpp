@@ -169,11 +169,11 @@ std::string PredictionWriter::first_column(const std::string& name) const {
 }
 
 std::vector<int64_t> PredictionWriter::ranked_classes(const float* row) const {
-  if (options_.form == Form::csv && options_.top == 1) return {bundle_.told(row, outputs_)};
+  if (options_.form == Form::csv && options_.top == 1) return {bundle_.predicted(row, outputs_)};
   std::vector<int64_t> order(static_cast<size_t>(outputs_));
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return row[a] > row[b]; });
-  std::iter_swap(order.begin(), std::find(order.begin(), order.end(), bundle_.told(row, outputs_)));
+  std::iter_swap(order.begin(), std::find(order.begin(), order.end(), bundle_.predicted(row, outputs_)));
   return order;
 }
 

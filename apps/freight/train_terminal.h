@@ -61,7 +61,7 @@ class Terminal : public train::Observer {
  private:
   void say_net(const train::RunSummary& s);
   // Logs a line, and shows it unless --quiet.
-  void tell(const std::string& text);
+  void print(const std::string& text);
   // Logs a line of the result, and prints it.
   void result(const std::string& text);
   void begin_log(const std::string& dir);

@@ -107,7 +107,7 @@ TEST(Loss, OfValuesMayBeAbsoluteOrHubers) {
   m.loss = Loss::huber;
   EXPECT_NEAR(score(m, x, y).loss.item<double>(), (0.125 + 2.5) / 2, 1e-6);
   EXPECT_NEAR(score(m, x, y, {.reduction = Reduction::sum}).loss.item<double>(), 0.125 + 2.5, 1e-6);
-  EXPECT_FALSE(tells_top1(m));
+  EXPECT_FALSE(has_accuracy(m));
 }
 
 // The losses of two samples of three classes by their definitions, from the same logits.
@@ -162,7 +162,7 @@ TEST(Loss, OfLabelsIsTheMeanBinaryCrossEntropyAndEachHasAProbability) {
   EXPECT_NEAR(scored.loss.item<double>(), sum / 6, 1e-6);
   const double summed = score(m, Tensor(kX), Tensor(has), {.reduction = Reduction::sum}).loss.item<double>();
   EXPECT_NEAR(summed, sum / 3, 1e-5) << "over the samples, of each the mean over its labels";
-  EXPECT_FALSE(tells_top1(m));
+  EXPECT_FALSE(has_accuracy(m));
   EXPECT_FALSE(regresses(m.loss));
   EXPECT_THROW(score(m, Tensor(kX), Tensor(kY)), Error);
 }

@@ -105,7 +105,7 @@ TEST_F(RankingTest, AStoredRankingIsMeasuredAnsweredAndReportedAlike) {
     EXPECT_GT(*r.test.metric, 0.95) << objective;
     EXPECT_NEAR(r.test.loss, 1 - *r.test.metric, 1e-12);
     store::Bundle bundle = store::load_bundle(r.model_path);
-    EXPECT_TRUE(bundle.rows->ranks());
+    EXPECT_TRUE(bundle.rows->is_ranking());
     const auto& learner = dynamic_cast<const tables::RowLearner&>(train::learner_of(bundle));
     const train::Measurement m = learner.measure(store::load_bundle(r.model_path), r.model_path, {});
     ASSERT_FALSE(m.scores.empty());

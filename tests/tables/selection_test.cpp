@@ -29,7 +29,7 @@ class OneAnswer : public store::RowModel {
  public:
   explicit OneAnswer(double value) : value_(Array::of<float>({static_cast<float>(value)}, {1})) {}
   int64_t outputs() const override { return 1; }
-  bool tells_classes() const override { return false; }
+  bool predicts_classes() const override { return false; }
   Array run(const Array& rows) const override {
     Array out(DType::f32, {rows.shape()[0], 1});
     std::fill_n(out.data<float>(), out.numel(), value_.data<float>()[0]);

@@ -126,7 +126,7 @@ OnnxSummary export_rows(const store::Bundle& bundle, const std::string& path, co
   if (options.preprocessing) {
     fail(ErrorKind::usage, "export", "preprocessing is for images: ", bundle.learner, " expects rows of columns");
   }
-  if (!options.softmax && bundle.rows->tells_classes()) {
+  if (!options.softmax && bundle.rows->predicts_classes()) {
     fail(ErrorKind::usage, "export", "logits exist for networks only: the file of ", bundle.learner,
          " returns probabilities");
   }

@@ -36,7 +36,7 @@ class Answered {
       return;
     }
     classes_ = truth.labels.data<int64_t>();
-    for (int64_t i = 0; i < n_; ++i) told_.push_back(predicted_class(row(i), k_, threshold));
+    for (int64_t i = 0; i < n_; ++i) predicted_.push_back(predicted_class(row(i), k_, threshold));
   }
 
   int64_t count() const { return n_; }
@@ -51,7 +51,7 @@ class Answered {
   int64_t classes() const { return classes_ || several_labels() ? k_ : 0; }
   const float* row(int64_t i) const { return answers_.data<float>() + i * k_; }
   int64_t label(int64_t i) const { return classes_[i]; }
-  int64_t told(int64_t i) const { return told_[static_cast<size_t>(i)]; }
+  int64_t predicted(int64_t i) const { return predicted_[static_cast<size_t>(i)]; }
   double truth(int64_t i) const { return static_cast<double>(values_[i]); }
   double value(int64_t i) const { return static_cast<double>(row(i)[0]); }
 
@@ -112,7 +112,7 @@ class Answered {
   std::vector<Answered> columns_;
   const int64_t* classes_ = nullptr;
   const float* values_ = nullptr;
-  std::vector<int64_t> told_;
+  std::vector<int64_t> predicted_;
   Times weights_;
   std::vector<std::vector<RankedRow>> queries_;
   mutable std::vector<int64_t> ascending_;

@@ -64,7 +64,7 @@ std::optional<double> area(const Answered& a, const Times& times, const Metric&)
 // Mean of the precisions at the thresholds, weighted by the recall that each adds; rows of equal answers come together.
 std::optional<double> average_precision(const Answered& a, const Times& times, const Metric&) {
   const std::vector<int64_t>& ascending = a.ascending();
-  double positive = 0, right = 0, told = 0, sum = 0;
+  double positive = 0, right = 0, predicted = 0, sum = 0;
   for (int64_t i = 0; i < a.count(); ++i) positive += a.label(i) == 1 ? times_of(times, i) : 0;
   if (positive == 0) return std::nullopt;
   for (size_t last = ascending.size(); last > 0;) {
@@ -72,26 +72,26 @@ std::optional<double> average_precision(const Answered& a, const Times& times, c
     double added = 0;
     for (; last > 0 && a.row(ascending[last - 1])[1] == here; --last) {
       const double count = times_of(times, ascending[last - 1]);
-      told += count;
+      predicted += count;
       if (a.label(ascending[last - 1]) == 1) added += count;
     }
     right += added;
-    if (told > 0) sum += added * right / told;
+    if (predicted > 0) sum += added * right / predicted;
   }
   return sum / positive;
 }
 
 // The weights of rows by class: predicted correctly, predicted as the class, and labeled with the class.
 struct ClassSums {
-  std::vector<double> right, told, there;
+  std::vector<double> right, predicted, there;
 };
 ClassSums class_sums(const Answered& a, const Times& times) {
   const auto k = static_cast<size_t>(a.classes());
   ClassSums s{std::vector<double>(k), std::vector<double>(k), std::vector<double>(k)};
   for (int64_t i = 0; i < a.count(); ++i) {
     const double count = times_of(times, i);
-    const auto said = static_cast<size_t>(a.told(i)), is = static_cast<size_t>(a.label(i));
-    s.told[said] += count;
+    const auto said = static_cast<size_t>(a.predicted(i)), is = static_cast<size_t>(a.label(i));
+    s.predicted[said] += count;
     s.there[is] += count;
     if (said == is) s.right[is] += count;
   }
@@ -103,7 +103,7 @@ std::vector<std::optional<double>> f1_by_class(const Answered& a, const Times& t
   const ClassSums s = class_sums(a, times);
   std::vector<std::optional<double>> all(s.right.size());
   for (size_t c = 0; c < all.size(); ++c) {
-    if (s.told[c] + s.there[c] > 0) all[c] = 2 * s.right[c] / (s.told[c] + s.there[c]);
+    if (s.predicted[c] + s.there[c] > 0) all[c] = 2 * s.right[c] / (s.predicted[c] + s.there[c]);
   }
   return all;
 }
@@ -120,7 +120,7 @@ std::optional<double> macro_f1(const Answered& a, const Times& times, const Metr
 // The precision of the second class; 0 if it is never predicted, as in scikit-learn (notes_on_scores reports that).
 std::optional<double> precision(const Answered& a, const Times& times, const Metric&) {
   const ClassSums s = class_sums(a, times);
-  return s.told[1] > 0 ? s.right[1] / s.told[1] : 0;
+  return s.predicted[1] > 0 ? s.right[1] / s.predicted[1] : 0;
 }
 std::optional<double> recall(const Answered& a, const Times& times, const Metric&) {
   const ClassSums s = class_sums(a, times);
@@ -141,15 +141,15 @@ std::optional<double> balanced_accuracy(const Answered& a, const Times& times, c
 // if all rows belong to one class, or all are predicted as one.
 std::optional<double> mcc(const Answered& a, const Times& times, const Metric&) {
   const ClassSums s = class_sums(a, times);
-  double all = 0, right = 0, both = 0, told = 0, there = 0;
+  double all = 0, right = 0, both = 0, predicted = 0, there = 0;
   for (size_t c = 0; c < s.there.size(); ++c) {
     all += s.there[c];
     right += s.right[c];
-    both += s.there[c] * s.told[c];
-    told += square(s.told[c]);
+    both += s.there[c] * s.predicted[c];
+    predicted += square(s.predicted[c]);
     there += square(s.there[c]);
   }
-  const double spread = (square(all) - told) * (square(all) - there);
+  const double spread = (square(all) - predicted) * (square(all) - there);
   return spread > 0 ? (right * all - both) / std::sqrt(spread) : 0;
 }
 // The share of rows whose class is among the five most probable; of equal probabilities the later class stands first.
@@ -187,7 +187,7 @@ std::optional<double> calibration_error(const Answered& a, const Times& times, c
 }
 
 std::optional<double> accuracy(const Answered& a, const Times& times, const Metric&) {
-  return mean_of(a, times, [&](int64_t i) { return a.told(i) == a.label(i) ? 1.0 : 0.0; });
+  return mean_of(a, times, [&](int64_t i) { return a.predicted(i) == a.label(i) ? 1.0 : 0.0; });
 }
 std::optional<double> log_loss(const Answered& a, const Times& times, const Metric&) {
   return mean_of(a, times, [&](int64_t i) {
@@ -284,7 +284,7 @@ std::optional<double> micro_f1(const Answered& a, const Times& times, const Metr
   for (const Answered& label : a.columns()) {
     const ClassSums s = class_sums(label, times);
     right += s.right[1];
-    all += s.told[1] + s.there[1];
+    all += s.predicted[1] + s.there[1];
   }
   return all > 0 ? 2 * right / all : 0;
 }
@@ -295,7 +295,7 @@ std::optional<double> f1_or_zero(const Answered& a, const Times& times, const Me
 // The share of rows whose labels are all predicted, and no others.
 std::optional<double> subset_accuracy(const Answered& a, const Times& times, const Metric&) {
   return mean_of(a, times, [&](int64_t i) {
-    const auto right = [&](const Answered& label) { return label.told(i) == label.label(i); };
+    const auto right = [&](const Answered& label) { return label.predicted(i) == label.label(i); };
     return std::all_of(a.columns().begin(), a.columns().end(), right) ? 1.0 : 0.0;
   });
 }
@@ -303,14 +303,14 @@ std::optional<double> subset_accuracy(const Answered& a, const Times& times, con
 enum class For { two, more, classes, values, ranking, labels };  // classes: two and more
 
 // The way in which a metric's interval is found (interval.h).
-enum class By { all, told, there, f1, recalls, unit, signed_unit, positive, below_one, middle, none };
+enum class By { all, predicted, there, f1, recalls, unit, signed_unit, positive, below_one, middle, none };
 
 struct MetricRow {
   const char* name;
   For what;
   bool higher;
-  bool shown;  // without being asked for
-  bool told;   // reads the predicted class
+  bool shown;    // without being asked for
+  bool decides;  // reads the predicted class
   By interval;
   Figure of;
   Figure of_labels = nullptr;  // the same for several labels per row; null: it is not for them
@@ -319,7 +319,7 @@ constexpr std::array<MetricRow, 23> kMetrics = {{
     {"auc", For::two, true, true, false, By::unit, area, macro<area>},
     {"average_precision", For::two, true, true, false, By::unit, average_precision, macro<average_precision>},
     {"f1", For::two, true, true, true, By::f1, f1},
-    {"precision", For::two, true, true, true, By::told, precision},
+    {"precision", For::two, true, true, true, By::predicted, precision},
     {"recall", For::two, true, true, true, By::there, recall},
     {"macro_f1", For::more, true, true, true, By::unit, macro_f1, macro<f1_or_zero>},
     {"micro_f1", For::labels, true, true, true, By::unit, micro_f1, micro_f1},
@@ -412,7 +412,7 @@ Metric metric_named(const std::string& name, const Target& target) {
   return {.name = name, .higher = row.higher};
 }
 
-bool reads_predicted_class(const Metric& metric) { return row_of_metric(metric.name).told; }
+bool reads_predicted_class(const Metric& metric) { return row_of_metric(metric.name).decides; }
 
 bool has_best_threshold(const Metric& metric) {
   return reads_predicted_class(metric) && metric.name != "precision" && metric.name != "recall";
@@ -507,10 +507,11 @@ Bounds bounds_of(const Answered& a, const MetricRow& row, double value, const st
   const auto n = static_cast<double>(a.units());
   switch (row.interval) {
     case By::all: return share_bounds(value, effective_samples(a, [](int64_t) { return true; }));
-    case By::told: return share_bounds(value, effective_samples(a, [&](int64_t i) { return a.told(i) == 1; }));
+    case By::predicted:
+      return share_bounds(value, effective_samples(a, [&](int64_t i) { return a.predicted(i) == 1; }));
     case By::there: return share_bounds(value, effective_samples(a, [&](int64_t i) { return a.label(i) == 1; }));
     case By::f1: {
-      const double either = effective_samples(a, [&](int64_t i) { return a.told(i) == 1 || a.label(i) == 1; });
+      const double either = effective_samples(a, [&](int64_t i) { return a.predicted(i) == 1 || a.label(i) == 1; });
       const Bounds b = share_bounds(value / (2 - value), either);
       return {2 * b.low / (1 + b.low), 2 * b.high / (1 + b.high)};
     }
@@ -539,7 +540,7 @@ Score::Interval interval_of(const Answered& a, const MetricRow& row) {
   constexpr int64_t kEnough = 20;
   if (row.interval == By::none) return Score::Interval::none;
   if (row.interval == By::middle) return Score::Interval::known;
-  const bool by_class = row.what == For::two || row.told || row.what == For::more;
+  const bool by_class = row.what == For::two || row.decides || row.what == For::more;
   const bool of_rows = row.interval == By::all || row.interval == By::positive || row.interval == By::below_one;
   const int64_t samples = by_class && !of_rows ? rarest_class(a) : a.count();
   return samples < kEnough ? Score::Interval::too_few : Score::Interval::known;
@@ -611,11 +612,12 @@ std::vector<std::string> notes_on_scores(const Array& answers, const Truth& trut
   }
   if (answered.classes() > 1 && !answered.several_labels()) {
     int64_t first = 0;
-    for (int64_t i = 0; i < answered.count(); ++i) first += answered.told(i) == answered.told(0);
+    for (int64_t i = 0; i < answered.count(); ++i) first += answered.predicted(i) == answered.predicted(0);
     if (first == answered.count()) {
-      notes.push_back(cat("all predictions are of one class, number ", answered.told(0), " from 0: ",
-                          answered.classes() == 2 && answered.told(0) == 0 ? "precision, f1 and mcc are" : "mcc is",
-                          " 0 by definition"));
+      notes.push_back(cat(
+          "all predictions are of one class, number ", answered.predicted(0),
+          " from 0: ", answered.classes() == 2 && answered.predicted(0) == 0 ? "precision, f1 and mcc are" : "mcc is",
+          " 0 by definition"));
     }
   }
   if (options.first.name == "poisson_deviance" || options.first.name == "tweedie_deviance") {

@@ -152,13 +152,13 @@ Tensor answers_of(const Model& model, const Tensor& outputs) {
   return each / sum(each, -1, Keep::yes);
 }
 
-bool tells_top1(const Model& model) {
+bool has_accuracy(const Model& model) {
   return !regresses(model.loss) && model.loss != Loss::multilabel && !model.own.metric;
 }
 
 Tensor right_count(const Model& model, const Tensor& outputs, const Tensor& y) {
   if (model.own.metric) return over_samples("metric", model.own.metric, outputs, y, Reduction::sum);
-  if (!tells_top1(model)) return zeros({});
+  if (!has_accuracy(model)) return zeros({});
   const Tensor right = cast(equal(argmax(outputs, -1), cast(y, DType::i32)), DType::f32);
   return sum(outputs.rank() == 3 ? right * cast(counted(outputs, y), DType::f32) : right);
 }

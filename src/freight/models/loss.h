@@ -33,8 +33,8 @@ Tensor tempered(const Model& model, const Tensor& outputs);
 // those of bce scaled to a sum of 1; of labels each its own; or the values, in the units of the targets.
 Tensor answers_of(const Model& model, const Tensor& outputs);
 
-// True where right_count counts: the model tells classes, and has no metric of its own.
-bool tells_top1(const Model& model);
+// True where right_count counts: the model predicts classes, and has no metric of its own.
+bool has_accuracy(const Model& model);
 // How many outputs have their largest entry at y: f32 scalar. 0 for models of values and of labels. Where the model has
 // a metric of its own, the sum of that over the samples.
 Tensor right_count(const Model& model, const Tensor& outputs, const Tensor& y);

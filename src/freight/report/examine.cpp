@@ -293,17 +293,18 @@ class Examiner {
   }
 
   void take_class(int64_t i, const float* y, int64_t k) {
-    const int64_t told = predictor_.bundle().told(y, k), truth = part_->label(i);
+    const int64_t predicted = predictor_.bundle().predicted(y, k), truth = part_->label(i);
     if (truth >= k) fail(ErrorKind::data, e_.data, "sample ", i, " has class ", truth, ", the model predicts ", k);
-    ++e_.told[{truth, told}];
+    ++e_.predicted[{truth, predicted}];
     for (size_t c = 0; c < scored_.size(); ++c) {
       scored_[c].push_back({y[e_.curves[c].number], truth == e_.curves[c].number});
     }
-    const int64_t calibrated = k == 2 ? 1 : told;
+    const int64_t calibrated = k == 2 ? 1 : predicted;
     calibration_.take(y[calibrated], truth == calibrated);
-    if (told == truth || options_.examples < 1 || part_->rows()) return;
+    if (predicted == truth || options_.examples < 1 || part_->rows()) return;
     const auto before = [](const Mistake& a, const Mistake& b) { return a.certainty > b.certainty; };
-    Mistake m{.sample = i, .truth = truth, .told = told, .certainty = y[told], .truth_probability = y[truth]};
+    Mistake m{
+        .sample = i, .truth = truth, .predicted = predicted, .certainty = y[predicted], .truth_probability = y[truth]};
     const auto place = std::upper_bound(e_.mistakes.begin(), e_.mistakes.end(), m, before);
     e_.mistakes.insert(place, std::move(m));
     if (static_cast<int64_t>(e_.mistakes.size()) > options_.examples) e_.mistakes.pop_back();
@@ -345,7 +346,7 @@ class Examiner {
 
 int64_t Examination::right() const {
   int64_t n = 0;
-  for (const auto& [pair, samples] : told) n += pair.first == pair.second ? samples : 0;
+  for (const auto& [pair, samples] : predicted) n += pair.first == pair.second ? samples : 0;
   return n;
 }
 

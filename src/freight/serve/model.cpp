@@ -402,9 +402,9 @@ std::vector<Output> ServedModel::outputs(const InferRequest& request, const Arra
 std::vector<int64_t> ServedModel::best(const float* row, int64_t k) const {
   std::vector<int64_t> order(static_cast<size_t>(predictor_.outputs()));
   std::iota(order.begin(), order.end(), 0);
-  const int64_t told = predictor_.bundle().told(row, predictor_.outputs());
+  const int64_t predicted = predictor_.bundle().predicted(row, predictor_.outputs());
   std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](int64_t a, int64_t b) {
-    if ((a == told) != (b == told)) return a == told;
+    if ((a == predicted) != (b == predicted)) return a == predicted;
     return row[a] != row[b] ? row[a] > row[b] : a < b;
   });
   order.resize(static_cast<size_t>(k));

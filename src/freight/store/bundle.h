@@ -60,7 +60,7 @@ struct Bundle {
   // The network predicts any number of the classes, which are labels then: those that labels_in() has.
   bool multilabel() const { return net() && model.loss == models::Loss::multilabel; }
   const std::string& name() const { return net() ? model.name : learner; }
-  int64_t told(const float* probabilities, int64_t of) const {
+  int64_t predicted(const float* probabilities, int64_t of) const {
     return metrics::predicted_class(probabilities, of, threshold);
   }
   std::vector<int64_t> labels_in(const float* probabilities, int64_t of) const {

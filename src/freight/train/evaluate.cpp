@@ -224,8 +224,8 @@ struct Evaluator::State {
       const auto [loss, right] = step(b.inputs, b.targets);
       return {loss, right};
     }
-    const auto [loss, right, told] = answering(b.inputs, b.targets);
-    to.add(told.array(), b.targets);
+    const auto [loss, right, predicted] = answering(b.inputs, b.targets);
+    to.add(predicted.array(), b.targets);
     return {loss, right};
   }
   models::Model& model;
@@ -397,7 +397,7 @@ Evaluation Evaluator::run(data::Feed& feed, const std::string& what, const std::
   e.loss /= static_cast<double>(e.count);
   const double right_mean = right_sum / static_cast<double>(e.count);
   if (state_->model.own.metric) e.metric = right_mean;
-  if (models::tells_top1(state_->model)) e.top1 = 100.0 * right_mean;
+  if (models::has_accuracy(state_->model)) e.top1 = 100.0 * right_mean;
   e.seconds = seconds_since(start);
   return e;
 }

@@ -193,7 +193,7 @@ StepReport Loop::report() const {
   const models::Model& model = run_.net->model;
   const double right_mean = place_.right / static_cast<double>(place_.seen);
   if (model.own.metric) r.metric = right_mean;
-  if (models::tells_top1(model)) r.top1 = 100.0 * right_mean;
+  if (models::has_accuracy(model)) r.top1 = 100.0 * right_mean;
   return r;
 }
 

@@ -19,10 +19,10 @@ namespace freight::train {
 
 namespace {
 
-// The number of classes that the network tells of each sample; 0 where it tells none, or has an objective of its own.
+// The number of classes that the network predicts; 0 where it predicts none, or has an objective of its own.
 size_t told_classes(const models::Model& model) {
-  const bool tells = models::tells_top1(model) && !model.own.loss && !model.language_model();
-  return tells ? static_cast<size_t>(model.classes()) : 0;
+  const bool classifies = models::has_accuracy(model) && !model.own.loss && !model.language_model();
+  return classifies ? static_cast<size_t>(model.classes()) : 0;
 }
 
 bool chooses_threshold(const NetRun& p) {
@@ -163,7 +163,7 @@ std::string NetRun::judged_by() const {
   if (metric) return metric->name;
   const models::Objective& own = net->model.own;
   if (own.metric) return own.metric_name;
-  const bool by_loss = config.early_stop > 0 || config.lr_scheduler == "plateau" || !models::tells_top1(net->model);
+  const bool by_loss = config.early_stop > 0 || config.lr_scheduler == "plateau" || !models::has_accuracy(net->model);
   return by_loss ? "loss" : "top1";
 }
 

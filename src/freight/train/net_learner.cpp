@@ -82,7 +82,7 @@ void check_objective(const models::Model& model, const Type& targets, const Conf
   }
   if (!own.loss) return;
   refuse_given({{"--label-smoothing", c.label_smoothing > 0}}, "is for cross_entropy: the loss is the program's own");
-  if (!models::tells_top1(model)) return;
+  if (!models::has_accuracy(model)) return;
   const bool one_class = !is_floating(targets.dtype) && targets.shape.rank() == 1;
   if (one_class && model.output_type(1).shape.rank() == 2) return;
   fail(ErrorKind::usage, "train", "the network ", model.name, " has a custom loss, targets ", targets, " and outputs ",
@@ -646,7 +646,7 @@ void NetRun::share_start() {
   ranks->broadcast(values);
   RunPosition place = start.place();
   ranks->broadcast(&place, sizeof place);
-  if (!ranks->first()) start.told = place;
+  if (!ranks->first()) start.received = place;
   if (net->shares && place.step > 0) net->shares->hand_out();
 }
 
