@@ -445,7 +445,7 @@ TEST_F(Selection, AThresholdIsChosenForTheMetricStoredAndUsed) {
   const auto f1 = std::find_if(before.scores.begin(), before.scores.end(), [](auto& s) { return s.name == "f1"; });
   EXPECT_GT(m.scores.front().value, f1 == before.scores.end() ? 0.0 : f1->value + 0.1);
   const float low = static_cast<float>(*bundle.threshold), over[] = {1 - low - 0.01f, low + 0.01f};
-  EXPECT_EQ(bundle.told(over, 2), 1);
+  EXPECT_EQ(bundle.predicted(over, 2), 1);
   config_.threshold = 0.3;
   config_.output_dir = dir_ / "said";
   EXPECT_EQ(store::load_bundle(run().model_path).threshold, 0.3);

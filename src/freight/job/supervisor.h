@@ -1,5 +1,5 @@
-// The supervisor of a job on this host (freight train --elastic): if a process is lost, it ends the others and restarts
-// all of them, which resume from their last checkpoint. It knows nothing of training but the number of the last step.
+// The supervisor of a job on this host (freight train --elastic): if a process fails, it ends the others and restarts
+// all of them from the last checkpoint. It knows nothing of training but the number of the last step.
 #pragma once
 #include <atomic>
 #include <cstdint>

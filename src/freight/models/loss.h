@@ -22,7 +22,7 @@ struct Scored {
 // Runs the net on x and compares with y: losses of classes take classes i64 (N), or their shares f32 (N, K); losses of
 // values take f32 (N, K), or (N) where K is 1, and average over them, at the model's target_scale; multilabel takes u8
 // (N, K). A language model's results (N, T, K) are scored
-// token by token against classes (N, T): a target below 0 is not asked, and neither mean nor sum nor count has its
+// token by token against classes (N, T): a target below 0 is ignored, and neither mean nor sum nor count has its
 // place. In training the auxiliary heads' losses are added, each times its weight. A loss of the model's own takes the
 // place of both. Throws Error(usage) for targets of another kind or shape.
 Scored score(const Model& model, const Tensor& x, const Tensor& y, const LossOptions& options = {});

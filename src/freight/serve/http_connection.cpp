@@ -119,11 +119,11 @@ bool HttpConnection::serve(const RequestHooks& hooks) {
     if (!more) return false;
     bool closes = shared_.draining;
     const bool written =
-        http_.process_request(*this, shared_.draining, closes, [this](httplib::Request& r) { understood(r); });
+        http_.process_request(*this, shared_.draining, closes, [this](httplib::Request& r) { check_head(r); });
     if (!headers_read_ && fault_ != Fault::closed && !written) {
       if (const Reply reply = fault_reply(); reply.status != 0) write_raw(reply);
     }
-    // The client may already have its response, and may have opened another connection, before this thread continues.
+    // Marks the connection idle before the response is sent: its client may open another one as soon as it has read it.
     closes = closes || (keep_open_ && !hooks.waits());
     if (!flush()) return false;
     if (!keep_open_) return true;
@@ -286,7 +286,7 @@ void HttpConnection::set_handlers() {
       [this](const httplib::Request& request, httplib::Response& response, const httplib::ContentReader& reader) {
         write(read_body(request, reader), response);
       };
-  http_.Post("/", read);  // understood() has set every path to "/"
+  http_.Post("/", read);  // check_head() has set every path to "/"
 }
 
 void HttpConnection::set_answers() {
@@ -361,7 +361,7 @@ std::string HttpConnection::host_fault(const httplib::Request& request) const {
   return "";
 }
 
-void HttpConnection::understood(httplib::Request& request) {
+void HttpConnection::check_head(httplib::Request& request) {
   const Head head = parse_head(head_);
   begin_body(head.fault.empty() && head.chunked);
   // httplib matches paths by regular expressions, whose time depends on what a client sends. Routes are found

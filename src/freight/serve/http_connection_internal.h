@@ -112,7 +112,7 @@ class HttpConnection : private httplib::Stream {
   void set_handlers();
   void set_answers();
   // Called when httplib has parsed the head: decides whether the request is refused before its body is read.
-  void understood(httplib::Request& request);
+  void check_head(httplib::Request& request);
   void admit(const httplib::Request& request);
   bool has_body(const httplib::Request& request) const;
   Reply read_body(const httplib::Request& request, const httplib::ContentReader& reader);

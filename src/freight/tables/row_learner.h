@@ -130,8 +130,9 @@ class RowLearner : public train::Learner {
                                 const std::vector<std::shared_ptr<const store::RowModel>>&) const {
     return config;
   }
-  // True if a fit depends on the held-out rows (early stopping). For the fit after a comparison a tenth of the training
-  // rows is then held out, so that the test set stays unseen.
+  // True if a fit depends on the held-out rows (early stopping). The fit after a comparison then holds out a tenth of
+  // the training rows; built-in learners have fixed rounds (gbdt) or hold out rows themselves (mlp) there, and return
+  // false.
   virtual bool reads_held_out(const train::Config&) const { return true; }
 
   std::unique_ptr<train::Prepared> prepare(const train::Config& config, train::PrepareOptions options) const final;

@@ -33,7 +33,7 @@ namespace {
 constexpr size_t kMostListed = 8;  // columns that a note lists
 using Names = std::vector<std::string>;
 
-// Removes the rows with a fault, and reports them in order.
+// Throws for the first row with a fault; with --on-bad-sample skip it removes and reports all of them, in order.
 void leave_out(data::Cells& cells, const RowSource& source, const std::vector<store::RowFault>& faults) {
   std::vector<bool> kept(static_cast<size_t>(cells.rows()), true);
   for (const store::RowFault& fault : faults) {
@@ -242,11 +242,11 @@ class TableReader {
                                   .alone = cells_.columns.size() - ignored_.size() == 2,
                                   .folder = source_.folder};
       const TypedColumn typed = type_column(cells_, i, source_.data.where(), options);
-      for (store::Column& part : learnt_of(column, typed, cells_.head.names)) {
+      for (store::Column& part : features_of(column, typed, cells_.head.names)) {
         places_.push_back(i);
         out_.shape.columns.push_back(std::move(part));
       }
-      if (learnt(typed.kind)) {
+      if (is_feature(typed.kind)) {
         ++kinds_[typed.kind];
         if (!typed.note.empty()) column_notes_.push_back(cat("column ", column.name, ": ", typed.note));
         continue;

@@ -34,7 +34,8 @@ struct JobConfig {
   bool deterministic = false;
 };
 
-// The settings that networks and models of tables share. Those that networks lack are refused (need_flags_of).
+// Settings of some networks and some models for tables. Each is refused unless the model lists its flag
+// (need_flags_of).
 struct CommonConfig {
   // auto, classes, values; counts, ranking for tables; multilabel for lists that networks are trained on
   std::string task = "auto";

@@ -104,13 +104,13 @@ std::pair<Tensor, Tensor> DeviceData::batch() const {
 
 Tensor DeviceData::rate() const { return reshape(gather(rates_, cursor()), {}); }
 
-Tensor DeviceData::sound() const { return is_finite(loss_); }
+Tensor DeviceData::all_finite_so_far() const { return is_finite(loss_); }
 
 void DeviceData::finish(const Tensor& loss, const Tensor& right, const Tensor& scale) const {
   const Tensor column = iota({1, kFigures}, 1);
   const Tensor figures = where(equal(column, 0), loss, where(equal(column, 1), right, scale));
   results_.assign(where(equal(iota({recipe_.batches, 1}, 0), cursor_), figures, results_));
-  loss_.assign(where(sound(), loss, loss_));
+  loss_.assign(where(all_finite_so_far(), loss, loss_));
   cursor_.assign(cursor_.value() + 1);
 }
 

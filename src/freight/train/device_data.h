@@ -34,7 +34,7 @@ class DeviceData {
   Tensor rate() const;
   // True, as bool[], if no step since start_epoch had a NaN or infinite loss. Later steps must then change nothing,
   // since the host notices it with a delay.
-  Tensor sound() const;
+  Tensor all_finite_so_far() const;
   // Stores the results of the step, and advances to the next batch.
   void finish(const Tensor& loss, const Tensor& right, const Tensor& scale) const;
   static constexpr int64_t kFigures = 3;  // numbers per step

@@ -77,7 +77,7 @@ class BatchFigures {
   void add(const Figures& batch) {
     if (ranks_) by_batch_[static_cast<size_t>(share_of_batches(ranks_).number(added_++))] = batch;
   }
-  // Their sums over all batches, in the order of batches. The ranks' requests are agreed on beside.
+  // Their sums over all batches, in the order of batches. The ranks' requests are exchanged before.
   Figures of_all() {
     ranks_->agree(ranks_->gather(ranks_->take_request()));
     const std::vector<Figures> by_rank = ranks_->gather(by_batch_);

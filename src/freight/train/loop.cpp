@@ -396,8 +396,8 @@ void Loop::checkpoint(bool best) {
   saved_at_ = Clock::now();
 }
 
-// Weights, averages and optimizer states that are not finite are neither measured nor stored. One pass over them, once
-// for a step, which storing makes anyway; the steps pay nothing.
+// Weights, averages and optimizer states that are not finite are neither measured nor stored. Checks once per step at
+// which something is stored; other steps pay nothing.
 void Loop::need_finite() {
   if (finite_at_ == place_.step) return;
   const std::string at = run_.first_nonfinite();
