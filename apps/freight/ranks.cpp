@@ -384,7 +384,7 @@ comm::JobEnd supervise(const comm::LaunchOptions& launch, const RankFlags& flags
     if (!train::checkpoints_of(run).empty()) words.insert(words.end(), {"--resume", "auto"});
     return words;
   };
-  s.tell = [&](const std::string& line) {
+  s.report = [&](const std::string& line) {
     std::fprintf(stderr, "%s\n", printable(line).c_str());
     train::RunDir::add_to_log(run, line);
   };

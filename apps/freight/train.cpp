@@ -403,8 +403,8 @@ void say_contract_cost(const train::Config& config, const std::string& run) {
 
 int train_alone(Request& r, const Args& args, const ShardWork& work) {
   const int code = train_as_first_rank(r, args, nullptr, work);
-  const bool told = code == 0 && !r.flags.dry_run && r.config.shards > 0 && !r.options->quiet();
-  if (told) say_contract_cost(r.config, r.config.output_dir);
+  const bool compare = code == 0 && !r.flags.dry_run && r.config.shards > 0 && !r.options->quiet();
+  if (compare) say_contract_cost(r.config, r.config.output_dir);
   return code;
 }
 

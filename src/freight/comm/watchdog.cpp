@@ -266,12 +266,12 @@ void Watchdog::look_for_slow_ranks() {
   const bool same = first->calls == stalled_call_;
   stalled_call_ = first->calls;
   if (!same || !first->inside || slow->calls == first->calls) {
-    stalled_ = told_ = 0;
+    stalled_ = reported_ = 0;
     return;
   }
   stalled_ += kTick * kTicksOfBeat;
-  if (stalled_ < std::max(kSlow, 2 * told_)) return;
-  told_ = stalled_;
+  if (stalled_ < std::max(kSlow, 2 * reported_)) return;
+  reported_ = stalled_;
   const auto waiting = static_cast<int>(first - states.begin()), late = static_cast<int>(slow - states.begin());
   logging::warn(cat("rank ", late, " on host ", host(late), " is slow: rank ", waiting, " waits for it in ",
                     Call(first->call), " at step ", first->step, " for ", stalled_, " s; its heartbeats arrive, and ",

@@ -85,7 +85,7 @@ class Watchdog {
   std::optional<JobFault> fault_;
   std::atomic<bool> over_ = false, stop_ = false;
   // Seconds that ranks have waited for a slow one, and how many of these were reported.
-  double stalled_ = 0, told_ = 0;
+  double stalled_ = 0, reported_ = 0;
   uint32_t stalled_call_ = 0;
   int ticks_ = 0;
   Descriptor wake_;

@@ -202,14 +202,14 @@ void HostSum::choose() {
   const double compute = ranks_->compute_seconds(), behind = compute + cost.of(bytes);
   const Pieces pieces = cut_pieces(seen, cost);
   const double least = std::max(compute, pieces.done);
-  std::vector<int64_t> told(seen.size() + 1);  // whether they are made beside; where a piece ends
-  told[0] = ranks.overlap() == Overlap::yes || pays_beside(least, behind) ? 1 : 0;
-  for (const size_t end : pieces.ends) told[end] = 1;
-  ranks.broadcast(told.data(), told.size() * sizeof(int64_t));
-  overlaps_next_ = told[0] == 1;
+  std::vector<int64_t> layout(seen.size() + 1);  // whether they are made beside; where a piece ends
+  layout[0] = ranks.overlap() == Overlap::yes || pays_beside(least, behind) ? 1 : 0;
+  for (const size_t end : pieces.ends) layout[end] = 1;
+  ranks.broadcast(layout.data(), layout.size() * sizeof(int64_t));
+  overlaps_next_ = layout[0] == 1;
   std::vector<size_t> ends;
-  for (size_t i = 1; i < told.size(); ++i) {
-    if (told[i] == 1) ends.push_back(i);
+  for (size_t i = 1; i < layout.size(); ++i) {
+    if (layout[i] == 1) ends.push_back(i);
   }
   ranks_->cut(ends);
   if (!ranks.first()) return;

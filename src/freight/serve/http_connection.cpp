@@ -109,13 +109,13 @@ void HttpConnection::close_gently(std::chrono::milliseconds time) {
 }
 void HttpConnection::refuse(int status, const std::string& text) { write_raw(error(status, text)); }
 
-bool HttpConnection::serve(const Turns& turns) {
+bool HttpConnection::serve(const RequestHooks& hooks) {
   set_handlers();
   set_answers();
   for (;;) {
-    if (!turns.waits()) return false;
+    if (!hooks.waits()) return false;
     const bool more = begin_request();
-    turns.begins();
+    hooks.begins();
     if (!more) return false;
     bool closes = shared_.draining;
     const bool written =
@@ -124,7 +124,7 @@ bool HttpConnection::serve(const Turns& turns) {
       if (const Reply reply = fault_reply(); reply.status != 0) write_raw(reply);
     }
     // Marks the connection idle before the response is sent: its client may open another one as soon as it has read it.
-    closes = closes || (keep_open_ && !turns.waits());
+    closes = closes || (keep_open_ && !hooks.waits());
     if (!flush()) return false;
     if (!keep_open_) return true;
     if (closes) return false;
@@ -351,7 +351,7 @@ Reply HttpConnection::read_body(const httplib::Request& request, const httplib::
   return shared_.callbacks.answer(RequestView(request, path_, body));
 }
 
-std::string HttpConnection::stranger(const httplib::Request& request) const {
+std::string HttpConnection::host_fault(const httplib::Request& request) const {
   for (const char* name : {"Host", "Origin"}) {
     if (!request.has_header(name)) continue;
     const std::string value = request.get_header_value(name);
@@ -378,7 +378,7 @@ void HttpConnection::check_head(httplib::Request& request) {
   if (!head.fault.empty()) {
     broken_ = true;
     refusal_ = error(400, head.fault);
-  } else if (const std::string fault = stranger(request); !fault.empty()) {
+  } else if (const std::string fault = host_fault(request); !fault.empty()) {
     refusal_ = error(403, fault);
   } else if (path_.size() > kMaxPath) {
     refusal_ = error(414, cat("the path is longer than ", kMaxPath, " bytes"));

@@ -85,9 +85,9 @@ class RowModel {
   virtual ~RowModel() = default;
   // The number of classes, or of values per row.
   virtual int64_t outputs() const = 0;
-  virtual bool tells_classes() const = 0;
+  virtual bool predicts_classes() const = 0;
   // True if predictions only order the rows of a group.
-  virtual bool ranks() const { return false; }
+  virtual bool is_ranking() const { return false; }
   // Predicts f32 (N, outputs), probabilities or values, from f64 (N, columns). Any number of threads may call it; a
   // row's prediction has the same bits in any batch.
   virtual Array run(const Array& rows) const = 0;

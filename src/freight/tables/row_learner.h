@@ -89,7 +89,7 @@ class RowLearner : public train::Learner {
   // The flags of this learner in addition to those of all learners, by their names in train/config_fields.h: "--lr".
   virtual std::vector<std::string> flags() const { return {}; }
   // True if it fits rankings (Config::task).
-  virtual bool ranks() const { return false; }
+  virtual bool fits_rankings() const { return false; }
   // True if it runs on that device ("cuda:1"). The CPU is always supported.
   virtual bool runs_on(const std::string&) const { return false; }
   // A folder for the rows of this source (RowSource::folder) if they should be kept on disk; empty: in memory. Throws
@@ -101,10 +101,10 @@ class RowLearner : public train::Learner {
   // The work of a fit of trees, from which freight plan estimates the time on other devices; empty for other learners.
   virtual std::optional<TreeFitWork> tree_work(const train::Config&, const RowData&) const { return {}; }
   // Fits a model. Equal data and configurations give bitwise equal models, unless `config.fit_seconds` ends the fit.
-  // `told` is called after each round; if it returns false, the fit ends with the model so far. Throws Error(diverged)
-  // if the model is not finite.
+  // `on_round` is called after each round; if it returns false, the fit ends with the model so far. Throws
+  // Error(diverged) if the model is not finite.
   virtual std::shared_ptr<const store::RowModel> fit(const train::Config& config, const RowData& data,
-                                                     const std::function<bool(const Round&)>& told) const = 0;
+                                                     const std::function<bool(const Round&)>& on_round) const = 0;
 
   // The part of the ranks behind rank 0 in a fit by several (RowData::together): they get settings and rows from rank
   // 0. `config` says what is this process's own: the device and the library's path.

@@ -84,7 +84,7 @@ class TableReader {
     leave_out(cells_, source_, unusable());
     leave_out_weightless();
     choose_columns();
-    tell();
+    describe();
     leave_out(cells_, source_, store::TableRows(out_.shape.columns, cells_, places_).faults());
     divide();
     choose_levels();
@@ -266,7 +266,7 @@ class TableReader {
         cat("ignored columns: ", join_first(reasons, kMostListed), "; --types COL=TYPE overrides this"));
   }
 
-  void tell() {
+  void describe() {
     choose_classes();
     const size_t classes = out_.shape.classes.size();
     if (source_.ranking && target_column().is_words()) {

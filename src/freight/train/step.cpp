@@ -101,7 +101,7 @@ Type rows(const Type& t, int64_t count) {
 }
 
 Tensor right_of(const models::Model& model, const Tensor& outputs, const Tensor& y) {
-  const bool mixed = models::tells_top1(model) && !model.own.loss && is_floating(y.type().dtype);
+  const bool mixed = models::has_accuracy(model) && !model.own.loss && is_floating(y.type().dtype);
   return models::right_count(model, outputs, mixed ? argmax(y, 1) : y);
 }
 
