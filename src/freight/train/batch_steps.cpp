@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
 #include "freight/train/diverged.h"
