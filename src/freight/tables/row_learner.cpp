@@ -86,7 +86,7 @@ void settle_ranking(train::Config& c, const RowLearner& learner) {
     std::vector<std::string> others;
     for (const train::Learner* l : train::learners()) {
       const auto* const of_rows = dynamic_cast<const RowLearner*>(l);
-      if (of_rows && of_rows->is_ranking()) others.push_back(l->name());
+      if (of_rows && of_rows->fits_rankings()) others.push_back(l->name());
     }
     fail(ErrorKind::usage, "--task", "--model ", learner.name(), " does not rank: expected ", join(others, " or "));
   }

@@ -22,7 +22,7 @@ struct RunSummary {
   int64_t shards = 0;   // see Config
   int64_t classes = 0;  // of the data, or labels; 0 for values to regress
   bool multilabel = false;
-  bool ranks = false;   // the values are relevances, by which rows are ranked
+  bool ranks = false;  // the values are relevances, by which rows are ranked
   double flops_per_step = 0;
   // Of the whole run, where it was planned (plan/fitting.h); else of the training step's arena.
   size_t planned_bytes = 0;
@@ -75,7 +75,7 @@ enum class Ended {
 // A comparison of several models, of which the best was fitted to all of the training data, or the cross-validation of
 // one (leaderboard.h).
 struct Comparison {
-  std::string best;                // the model and its settings: "gbdt --lr 0.05"
+  std::string best;                // the model and its settings: "gbdt --lr 0.05"; "" if there was one alone
   std::string pass = "round";      // of its fit, as in RunSummary
   std::vector<std::string> lines;  // the table of all models
   std::string json;                // the same as in run.json, under "leaderboard"
