@@ -97,7 +97,7 @@ TEST_F(Report, OfARunShowsItsCurvesConfusionsAndMistakes) {
   EXPECT_NEAR(100.0 * static_cast<double>(s.examination->right()) / 150, *s.run.rows_of("test").back()->top1, 1e-4);
   ASSERT_EQ(s.examination->mistakes.size(), 5u);
   for (const Mistake& m : s.examination->mistakes) {
-    EXPECT_NE(m.truth, m.told);
+    EXPECT_NE(m.truth, m.predicted);
     EXPECT_GE(m.certainty, m.truth_probability);
     EXPECT_EQ(m.image.shape(), (Shape{1, 28, 28}));
   }
@@ -135,8 +135,9 @@ TEST_F(Report, NothingThatAFileHoldsRunsOrBreaksThePage) {
   e.text = true;
   e.count = e.held_out = 7;
   e.classes = {evil, wide, "\xff\xfe \xe2\x80\xae", "' onclick='"};
-  e.told = {{{0, 0}, 3}, {{1, 0}, 2}, {{2, 3}, 1}, {{3, 1}, 1}};
-  e.mistakes.push_back({.sample = 3, .truth = 1, .told = 0, .certainty = 0.9, .text = "</blockquote>" + evil + wide});
+  e.predicted = {{{0, 0}, 3}, {{1, 0}, 2}, {{2, 3}, 1}, {{3, 1}, 1}};
+  e.mistakes.push_back(
+      {.sample = 3, .truth = 1, .predicted = 0, .certainty = 0.9, .text = "</blockquote>" + evil + wide});
   e.provenance = {{evil, wide}};
   s.examination = e;
   ReportedRun other = s;
@@ -161,8 +162,8 @@ TEST_F(Report, OfMoreClassesThanATableHoldsIsAMap) {
   e.count = e.held_out = 300;
   for (int i = 0; i < 100; ++i) {
     e.classes.push_back(cat("class ", i));
-    e.told[{i, i}] = 2;
-    e.told[{i, (i + 1) % 100}] = 1;
+    e.predicted[{i, i}] = 2;
+    e.predicted[{i, (i + 1) % 100}] = 1;
   }
   ReportedRun s{.run = read_run(run())};
   s.examination = e;

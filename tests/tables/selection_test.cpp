@@ -532,7 +532,7 @@ TEST_F(Selection, EarlyStopGoesByTheMetric) {
     });
     const double kept = *metrics::score_of(by, model->run(data.test.values), data.test.labels);
     for (const double s : scores) EXPECT_FALSE(by.better(s, kept + (by.higher ? 1e-9 : -1e-9))) << metric;
-    return std::dynamic_pointer_cast<const Trees>(model)->rounds();
+    return std::dynamic_pointer_cast<const XgboostModel>(model)->rounds();
   };
   EXPECT_NE(best("auc"), best("accuracy"));
   best("log_loss");
