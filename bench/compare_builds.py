@@ -2,12 +2,13 @@
 """Training-step times of two builds of Freight, in alternation, beside the older one against itself.
 
 usage: bench/compare_builds.py OLD NEW [workload ...] [--steps 200] [--seconds 2] [--limit 180]
-                               [--precision bf16] [--out FILE.json]
+                               [--precision bf16] [--ranks 2] [--out FILE.json]
 
 OLD and NEW are two `freight` commands. Each round runs `bench step` of the old one, the new one and the old one again, in an
 order that is turned round by round; rounds go on until each has timed --steps steps, or a net has taken --limit seconds. The
 ratio of a round is that of the medians, new over old; old again over old is what the machine does by itself. Each is given as the
-median of its rounds with a 95 % interval (bootstrap). Run it on an otherwise idle machine.
+median of its rounds with a 95 % interval (bootstrap). With --ranks, `train` with that many processes takes the place of
+`bench step`, for the workloads of compare_ddp.py (lenet and resnet20). Run it on an otherwise idle machine.
 """
 import argparse
 import datetime
@@ -20,10 +21,13 @@ import subprocess
 import sys
 import time
 
+import compare_ddp
 from compare_torch import WORKLOADS
 
 
 def step(freight, workload, options):
+    if options.ranks > 1:
+        return compare_ddp.time_freight(freight, workload, options.ranks)
     model, batch, optimizer = WORKLOADS[workload]
     command = [freight, "bench", "step", "--model", model, "-b", str(batch), "--optimizer", optimizer,
                "--precision", options.precision, "--seconds", str(options.seconds), "--json"]
@@ -65,15 +69,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old")
     parser.add_argument("new")
-    parser.add_argument("workloads", nargs="*", default=list(WORKLOADS))
+    parser.add_argument("workloads", nargs="*")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--limit", type=float, default=180)
     parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--out")
     options = parser.parse_args()
     rows = []
-    for workload in options.workloads:
+    for workload in options.workloads or (compare_ddp.WORKLOADS if options.ranks > 1 else WORKLOADS):
         rows.append(compared(options.old, options.new, workload, options))
         r = rows[-1]
         print("%-20s %8.2f -> %8.2f ms   new/old %.3f [%.3f, %.3f]   old/old %.3f [%.3f, %.3f]   %d rounds, %d steps"

@@ -20,7 +20,6 @@ class NoWork final : public comm::Comm {
   int world() const override { return 2; }
   bool over_network() const override { return true; }
   void all_reduce(void*, int64_t, DType) override {}
-  void reduce_scatter(const void*, void*, int64_t, DType) override {}
   void all_gather(const void*, void*, int64_t, DType) override {}
   void broadcast(void*, int64_t, DType, int) override {}
   void barrier() override {}

@@ -202,11 +202,13 @@ def main():
     write_stub(
         package / "__init__.pyi",
         "from . import fft as fft, linalg as linalg, random as random, xp as xp\n\n" + array + "\n" + "\n".join(namedtuples)
-        + "\n".join(constants + [""] + standard + pointwise + library) + "\n" + package_stub)
+        + "\n".join(constants + [""] + [f for f in standard if "__array_namespace_info__" not in f] + pointwise + library) + "\n" + package_stub)
     write_stub(
         package / "xp.pyi",
         "from . import fft as fft, linalg as linalg\nfrom . import Array, dtype\n\n" + "\n".join(namedtuples)
-        + "\n".join(constants + [""] + standard + pointwise) + "\n")
+        + "\n".join(["__array_api_version__: str"] + constants + [""] + standard + pointwise) + "\n")
+    # The extension module, for the package's own modules alone.
+    write_stub(package / "_core.pyi", "".join(f"{name}: Any\n" for name in vars(core) if not name.startswith("_")))
     write_stub(package / "random.pyi", "from . import Array\n\n" + (stubs / "random.pyi").read_text())
     for name, stub in extensions.items():
         more = ["matmul", "matrix_transpose", "tensordot", "vecdot"] if name == "linalg" else []

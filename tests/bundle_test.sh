@@ -18,7 +18,7 @@ freight=$home/bin/freight
 grep -q '^\.SS freight train$' "$home/share/man/man1/freight.1" || die "the manual page is missing"
 
 glibc='^(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libutil|libmvec|libanl|libnsl)\.so'
-for file in "$freight" "$home"/lib/*; do
+for file in "$freight" "$home"/lib/*.so*; do
   readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | while read -r needed; do
     printf '%s\n' "$needed" | grep -Eq "$glibc" || [ -e "$home/lib/$needed" ] || die "$file needs $needed, which is not packed"
   done
@@ -44,3 +44,12 @@ env -i TMPDIR="$scratch" "$freight" train digits --model mlp --max-steps 20 --no
 printf 'P5\n28 28\n255\n' > picture.pgm
 head -c 784 /dev/zero >> picture.pgm
 env -i TMPDIR="$scratch" "$freight" predict run/model.safetensors picture.pgm | grep -q 'picture.pgm' || die "it does not predict"
+
+# Programs link the static library where it was unpacked.
+cmake -S "$root/examples" -B build -G Ninja -DCMAKE_PREFIX_PATH="$home" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache > link.log 2>&1 &&
+  ninja -C build hello >> link.log 2>&1 || {
+  cat link.log
+  die "a program cannot be linked with it"
+}
+grep -q "^freight_DIR:PATH=$home/" build/CMakeCache.txt || die "another freight was found"
+build/hello | grep -q "^$(env -i "$freight" --version): "

@@ -85,10 +85,10 @@ void TreeComparison::add(const std::string& device, int64_t rows, double seconds
 }
 
 std::vector<std::string> TreeComparison::findings() const {
-  std::vector<std::string> said, told;
+  std::vector<std::string> said, named;
   for (const TimedFit& f : fits) {
-    if (f.device == fits[0].device || std::find(told.begin(), told.end(), f.device) != told.end()) continue;
-    told.push_back(f.device);
+    if (f.device == fits[0].device || std::find(named.begin(), named.end(), f.device) != named.end()) continue;
+    named.push_back(f.device);
     std::vector<const TimedFit*> own;
     for (const TimedFit& g : fits) {
       if (g.device == f.device) own.push_back(&g);
@@ -102,7 +102,7 @@ std::vector<std::string> TreeComparison::findings() const {
     said.push_back(from ? cat(f.device, " pays from ", with_commas(from->rows), " rows on: ", speed)
                         : cat(f.device, " does not pay: ", speed));
   }
-  if (told.empty()) {
+  if (named.empty()) {
     said.push_back(cat("one device: freight plan ", data, " --model ", model,
                        " estimates from published runs whether a GPU would pay"));
   }
@@ -111,7 +111,7 @@ std::vector<std::string> TreeComparison::findings() const {
 
 TreeComparison compare_trees(train::Config config, const data::Source& source, const tables::RowLearner& learner,
                              const TreeComparisonOptions& options,
-                             const std::function<void(const std::string&)>& told) {
+                             const std::function<void(const std::string&)>& progress) {
   train::Config& c = config;
   const tables::RowData data = read_rows(c, source, learner);
   c.early_stop = 0;
@@ -134,7 +134,7 @@ TreeComparison compare_trees(train::Config config, const data::Source& source, c
     c.backend = device;
     try {
       for (const int64_t count : rows) {
-        told(cat(device, ", ", with_commas(count), " rows"));
+        progress(cat(device, ", ", with_commas(count), " rows"));
         comparison.add(device, count, seconds_of_fit(learner, c, with_rows(data, count), options.seconds));
       }
     } catch (const Error& e) {

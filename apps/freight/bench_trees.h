@@ -39,7 +39,8 @@ struct TreeComparisonOptions {
 
 // Fits all rounds without early stopping. Throws Error: device, data, and usage if the table has fewer rows.
 TreeComparison compare_trees(train::Config config, const data::Source& source, const tables::RowLearner& learner,
-                             const TreeComparisonOptions& options, const std::function<void(const std::string&)>& told);
+                             const TreeComparisonOptions& options,
+                             const std::function<void(const std::string&)>& progress);
 std::string to_json(const TreeComparison& comparison);
 void print(const TreeComparison& comparison);
 

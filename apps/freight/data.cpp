@@ -20,6 +20,7 @@
 #include "freight/tables/description.h"
 #include "freight/tables/target.h"
 #include "freight/train/progress.h"
+#include "freight/train/trained_on.h"
 #include "options.h"
 #include "table.h"
 
@@ -164,8 +165,8 @@ int info_command(const Args& args) {
                      false);
   options.add("--text-column", &common.load.text.text_column, "text column of a text file, by name or number",
               {.value = "NAME|N"});
-  options.add("--label-column", &common.load.text.label_column, "label column of a text file, by name or number",
-              {.value = "NAME|N"});
+  options.add("--label-column", &common.load.text.label_column,
+              "label column of a list of images or a text file, by name or number", {.value = "NAME|N"});
   options.add("--on-bad-sample", &on_bad_sample, "unreadable documents: error stops, skip ignores them",
               {.one_of = {"error", "skip", "report"}});
   std::string layout = "auto", range;
@@ -182,6 +183,7 @@ int info_command(const Args& args) {
               {.value = "COL=KIND,..."});
   common.add_to(options);
   if (options.parse(args) == Options::Outcome::done) return 0;
+  train::set_label_column(common.load, common.load.text.label_column);
   data::parse_layout(layout, common.load.arrays.asked.layout);
   if (!range.empty()) common.load.arrays.asked.range = data::parse_range(range, "--value-range");
 

@@ -10,6 +10,7 @@
 #include "freight/io/json_library.h"
 #include "freight/job/signals.h"
 #include "freight/train/progress.h"
+#include "freight/train/trained_on.h"
 #include "options.h"
 #include "table.h"
 
@@ -107,13 +108,13 @@ void print_check_text(const inspect::DataCheck& c, size_t most) {
     return cat(e.part, " ", sample_text(e.sample), ": labeled ", printable(e.label), ", predicted ",
                printable(e.predicted), " (", fixed(e.probability, 2), " against ", fixed(e.of_label, 2), ")");
   });
-  std::printf("\n%zu samples of other splits are in the training set, %s training samples are duplicates",
+  std::printf("\n%zu samples of other splits are in the training set, %s training samples repeat another",
               c.leaks.size(), with_commas(c.repeated).c_str());
   if (c.groups_all > 0) {
     std::printf(", %zu of %s groups are in several splits", c.groups.size(), with_commas(c.groups_all).c_str());
   }
   std::printf("\n");
-  if (c.predicted_right > 0) {
+  if (c.labels_checked) {
     std::printf("%zu labels are contradicted by out-of-fold predictions of a simple model, which is right for %s %%\n",
                 c.label_errors.size(), fixed(100 * c.predicted_right, 1).c_str());
   }
@@ -141,12 +142,13 @@ int data_check_command(const Args& args) {
   o.add("--seed", &seed, "seed of the split, as in training", {.min = 0});
   o.add("--text-column", &check.load.text.text_column, "text column of a text file, by name or number",
         {.value = "NAME|N"});
-  o.add("--label-column", &check.load.text.label_column, "label column of a text file, by name or number",
-        {.value = "NAME|N"});
+  o.add("--label-column", &check.load.text.label_column,
+        "label column of a list of images or a text file, by name or number", {.value = "NAME|N"});
   o.add("--data-dir", &check.load.data_dir, "directory that is searched for built-in datasets, before $FREIGHT_DATA",
         {.value = "DIR"});
   o.add("--json", &as_json, "print JSON: everything");
   if (o.parse(args) == Options::Outcome::done) return 0;
+  train::set_label_column(check.load, check.load.text.label_column);
   check.load.text.val_split = check.load.images.val_split;
   check.load.text.split_seed = check.load.images.split_seed = static_cast<uint64_t>(seed);
   signals::install();

@@ -68,7 +68,7 @@ Assume assumed(const std::string& text) {
 }
 
 // The matrix for solve: all of A, or the matrix that one triangle of it determines.
-Tensor told(const Tensor& a, const LinalgFlags& f) {
+Tensor assumed(const Tensor& a, const LinalgFlags& f) {
   if (f.assume == kUpperTriangle) return triu(a);
   if (f.assume == kLowerTriangle) return tril(a);
   return f.assume == "gen" ? a : mirrored(a, {.upper = f.upper});
@@ -81,7 +81,7 @@ Computed solution(const std::vector<Tensor>& in, const LinalgFlags& f) {
   const Assume assume = assumed(f.assume);
   const bool by_lu = assume == Assume::gen || assume == Assume::sym;
   if (!by_lu) return Named{{"x", solve(in[0], in[1], {.assume_a = assume, .upper = f.upper})}};
-  const LuFactor factors = lu_factor(told(in[0], f), {.refuse_singular = true});
+  const LuFactor factors = lu_factor(assumed(in[0], f), {.refuse_singular = true});
   return {{{"x", lu_solve(factors.lu, factors.permutation, in[1])}}, factors.lu};
 }
 
@@ -89,7 +89,7 @@ const std::vector<Operation>& operations() {
   static const std::vector<Operation> all = {
       {"solve", 2, 1, "x with A x = B, by LU; --assume describes A", solution,
        [](const auto& in, const Named& out, const LinalgFlags& f) {
-         return right_columns(in[1], in[1]) - matmul(told(in[0], f), right_columns(out[0].second, in[1]));
+         return right_columns(in[1], in[1]) - matmul(assumed(in[0], f), right_columns(out[0].second, in[1]));
        }},
       {"lstsq", 2, 3, "least-squares x of minimum norm; --rcond",
        [](const auto& in, const LinalgFlags& f) {
@@ -271,7 +271,7 @@ std::optional<double> condition_of(const std::vector<Tensor>& in, const Computed
   if (in[0].numel() == 0) return std::nullopt;
   if (f.operation == "inv") return largest(norms_of(in[0]) * norms_of(computed.results[0].second));
   if (f.operation != "solve") return std::nullopt;
-  const Tensor a = told(in[0], f), norm = matrix_norm(a, {.ord = MatrixOrder::one});
+  const Tensor a = assumed(in[0], f), norm = matrix_norm(a, {.ord = MatrixOrder::one});
   const Tensor lu = computed.lu.defined() ? computed.lu : lu_factor(a).lu;
   return largest(cast(lu_cond(lu, norm), DType::f64));
 }

@@ -105,9 +105,9 @@ int show_rows(const store::Bundle& bundle, const std::string& path, bool spec, b
     return 0;
   }
   std::printf("%s: %s parameters, returns %s\n", bundle.learner.c_str(), with_commas(bundle.parameters()).c_str(),
-              bundle.rows->ranks()     ? "a value to rank by"
-              : bundle.classes.empty() ? "a value"
-                                       : join(bundle.classes, ", ").c_str());
+              bundle.rows->is_ranking() ? "a value to rank by"
+              : bundle.classes.empty()  ? "a value"
+                                        : join(bundle.classes, ", ").c_str());
   for (const std::string& line : bundle.rows->lines()) std::printf("%s\n", line.c_str());
   std::fputs(table({"column", "kind"}, rows).c_str(), stdout);
   if (!importance.empty()) std::printf("\n%s", importance_text(bundle, importance).c_str());

@@ -295,9 +295,13 @@ struct Options::Impl {
     return nullptr;
   }
 
-  // The value after a flag: the next argument, in any form.
-  static std::string next_value(const Option& o, const std::vector<std::string>& args, size_t& i) {
-    if (i + 1 >= args.size()) fail(ErrorKind::usage, o.name, "needs a value (", value_name(o), ")");
+  // The value after a flag: the next argument, unless that is a flag of this command.
+  std::string next_value(const Option& o, const std::vector<std::string>& args, size_t& i) {
+    const bool last = i + 1 >= args.size();
+    if (last || (starts_with(args[i + 1], "--") && find(canonical(args[i + 1].substr(0, args[i + 1].find('=')))))) {
+      fail(ErrorKind::usage, o.name, "needs a value (", value_name(o), ")", last ? "" : ", got the flag ",
+           last ? "" : args[i + 1]);
+    }
     return args[++i];
   }
 

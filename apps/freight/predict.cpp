@@ -108,13 +108,13 @@ void end_of(const Round& round, const Sink* sink) {
 }
 
 // `sink` is null on all ranks but the first; `comm` is null for a single process.
-void predict_samples(deploy::Predictor& predictor, InputStream& inputs, const Turns& turns, bool stop_at_bad,
+void predict_samples(deploy::Predictor& predictor, InputStream& inputs, const InputShard& shard, bool stop_at_bad,
                      comm::Comm* comm, Sink* sink) {
   for (;;) {
-    const Round round = next_round(inputs, turns);
+    const Round round = next_round(inputs, shard);
     int signal = signals::own_signal();
     if (!comm && signal != 0) return;
-    const std::vector<Input>& own = round.batches[static_cast<size_t>(turns.rank)];
+    const std::vector<Input>& own = round.batches[static_cast<size_t>(shard.rank)];
     BatchAnswer mine = signal == 0 ? answer(predictor, own, stop_at_bad) : BatchAnswer();
     std::optional<std::vector<BatchAnswer>> all;
     if (comm) {
@@ -293,16 +293,16 @@ void check_model(const deploy::Predictor& predictor, PredictFlags& f, const comm
 }
 
 // Predicts as another rank than the first, which gets the predictions.
-void predict_beside(deploy::Predictor& predictor, const PredictFlags& f, const Turns& turns, comm::Comm& comm) {
-  InputStream inputs(predictor, f.sources, f.workers, 2 * turns.batch * static_cast<size_t>(turns.world), turns);
-  predict_samples(predictor, inputs, turns, f.stop_at_bad(), &comm, nullptr);
+void predict_beside(deploy::Predictor& predictor, const PredictFlags& f, const InputShard& shard, comm::Comm& comm) {
+  InputStream inputs(predictor, f.sources, f.workers, 2 * shard.batch * static_cast<size_t>(shard.world), shard);
+  predict_samples(predictor, inputs, shard, f.stop_at_bad(), &comm, nullptr);
 }
 
 void say_note(const std::string& text, bool quiet) {
   if (!quiet) std::fprintf(stderr, "note    %s\n", printable(text).c_str());
 }
 
-int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o, const Turns& turns,
+int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o, const InputShard& shard,
                  comm::Comm* comm) {
   OutputOptions& output = f.output;
   const store::Bundle& bundle = predictor.bundle();
@@ -315,7 +315,7 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
                           : bundle.preprocessing.text()     ? "texts"
                           : bundle.preprocessing.pictures() ? "images"
                                                             : "samples"};
-  if (rows && output.form == Form::csv) {
+  if (output.form == Form::csv) {
     CsvAsked asked{.lines_of_classes = f.lines_of_classes};
     for (const std::string& name : split(f.columns, ',')) {
       if (!name.empty()) asked.names.push_back(name);
@@ -330,9 +330,9 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
                      {.names = input_columns(output.columns), .needed = !f.columns.empty()});
     predict_table(predictor, inputs, writer, output.explain, progress, figures);
   } else {
-    InputStream inputs(predictor, f.sources, f.workers, 2 * turns.batch * static_cast<size_t>(turns.world), turns);
+    InputStream inputs(predictor, f.sources, f.workers, 2 * shard.batch * static_cast<size_t>(shard.world), shard);
     Sink sink{writer, progress, figures};
-    predict_samples(predictor, inputs, turns, f.stop_at_bad(), comm, &sink);
+    predict_samples(predictor, inputs, shard, f.stop_at_bad(), comm, &sink);
     progress.clear();
     // After a stop, a worker may still hold the lock that notes() takes while it waits for room in the queue.
     if (!signals::stop_requested()) {
@@ -359,9 +359,9 @@ int predict_together(PredictFlags& f, const Options& o, const Args& args, const 
     need_same_question(*ranks, args, f.model);
     deploy::Predictor predictor = make_predictor(f, launch);
     check_model(predictor, f, launch);
-    const Turns turns{.rank = launch.rank, .world = launch.world, .batch = static_cast<size_t>(f.batch_size)};
-    if (ranks->first()) return predict_here(predictor, f, o, turns, &ranks->comm());
-    predict_beside(predictor, f, turns, ranks->comm());
+    const InputShard shard{.rank = launch.rank, .world = launch.world, .batch = static_cast<size_t>(f.batch_size)};
+    if (ranks->first()) return predict_here(predictor, f, o, shard, &ranks->comm());
+    predict_beside(predictor, f, shard, ranks->comm());
     return signals::stop_requested() ? signals::exit_code() : 0;
   });
 }

@@ -137,7 +137,7 @@ BatchAnswer answer(deploy::Predictor& predictor, const std::vector<Input>& batch
   using Of = BatchAnswer::Note::Of;
   BatchAnswer a;
   std::vector<Array> samples;
-  bool told = false;  // about a range
+  bool warned = false;  // about a range
   for (size_t i = 0; i < batch.size(); ++i) {
     const Input& input = batch[i];
     if (input.fault && stop_at_bad) {
@@ -148,9 +148,9 @@ BatchAnswer answer(deploy::Predictor& predictor, const std::vector<Input>& batch
       a.notes.push_back({Of::left_out, input.fault->what()});
       continue;
     }
-    const std::string odd = told ? "" : predictor.range_warning(input.sample);
+    const std::string odd = warned ? "" : predictor.range_warning(input.sample);
     if (!odd.empty()) a.notes.push_back({Of::range, cat(input.name, ": ", odd)});
-    told = told || !odd.empty();
+    warned = warned || !odd.empty();
     a.answered.push_back(static_cast<int64_t>(i));
     samples.push_back(input.sample);
   }
@@ -164,17 +164,17 @@ BatchAnswer answer(deploy::Predictor& predictor, const std::vector<Input>& batch
   return a;
 }
 
-Round next_round(InputStream& inputs, const Turns& turns) {
+Round next_round(InputStream& inputs, const InputShard& shard) {
   Round round;
   try {
-    for (int r = 0; r < turns.world; ++r) {
-      round.batches.push_back(inputs.next(turns.batch));
+    for (int r = 0; r < shard.world; ++r) {
+      round.batches.push_back(inputs.next(shard.batch));
       if (round.batches.back().empty()) break;
     }
   } catch (const Error& e) {
     round.fault = e;
   }
-  round.batches.resize(static_cast<size_t>(turns.world));
+  round.batches.resize(static_cast<size_t>(shard.world));
   return round;
 }
 

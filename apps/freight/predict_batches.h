@@ -35,7 +35,7 @@ struct Round {
   std::vector<std::vector<Input>> batches;  // the last one may be short, or empty at the end
   std::optional<Error> fault;               // the error by which reading ended after them
 };
-Round next_round(InputStream& inputs, const Turns& turns);
+Round next_round(InputStream& inputs, const InputShard& shard);
 
 // Exchanges the ranks' predictions. `signal`: the signal that asked this rank to stop; 0: none. If any rank was asked,
 // returns null and sets `signal` on all. Throws Error(data) if ranks see different inputs.

@@ -24,12 +24,32 @@ std::string target_of(const store::Bundle& bundle) {
 std::vector<std::string> identifying(const store::Bundle& bundle) {
   std::vector<std::string> names;
   for (const store::IgnoredColumn& column : bundle.ignored_columns) {
-    if (column.kind == "identifier" || (column.kind == "group" && bundle.rows->ranks())) names.push_back(column.name);
+    if (column.kind == "identifier" || (column.kind == "group" && bundle.rows->is_ranking()))
+      names.push_back(column.name);
   }
   return names;
 }
 
+// Of a network with named values or several labels per sample; empty for others, whose records are one class each.
+std::vector<CsvColumn> columns_of_network(const store::Bundle& bundle) {
+  std::vector<CsvColumn> columns;
+  if (bundle.targets.empty() && !bundle.multilabel()) return columns;
+  std::set<std::string> taken;
+  const auto add = [&](Of of, std::string name, int64_t index) {
+    if (taken.contains(name)) name = cat(of == Of::probability ? kConfidence : kNamelessTarget, ":", name);
+    taken.insert(name);
+    columns.push_back({.of = of, .name = name, .index = index});
+  };
+  add(Of::place, bundle.preprocessing.text() ? "text" : kPlace, 0);
+  for (size_t i = 0; i < bundle.targets.size(); ++i) add(Of::value, bundle.targets[i], static_cast<int64_t>(i));
+  if (!bundle.multilabel()) return columns;
+  add(Of::labels, "labels", 0);
+  for (size_t k = 0; k < bundle.classes.size(); ++k) add(Of::probability, bundle.classes[k], static_cast<int64_t>(k));
+  return columns;
+}
+
 std::vector<CsvColumn> usual_columns(const store::Bundle& bundle, bool lines_of_classes) {
+  if (bundle.net()) return columns_of_network(bundle);
   std::vector<CsvColumn> columns;
   for (const std::string& name : identifying(bundle)) {
     columns.push_back({.of = Of::input, .name = name, .index = static_cast<int64_t>(columns.size())});

@@ -10,11 +10,13 @@ namespace freight::app {
 
 struct CsvColumn {
   enum class Of {
-    place,       // file:line of the row
-    input,       // a column of the table, as it is written there
-    prediction,  // the value, or the class; for top-k lines the class of the line
-    confidence,  // the probability of that class
-    probability  // of the class `index`
+    place,        // file:line of the row
+    input,        // a column of the table, as it is written there
+    prediction,   // the value, or the class; for top-k lines the class of the line
+    confidence,   // the probability of that class
+    probability,  // of the class or label `index`
+    value,        // of the target `index`, of a network
+    labels        // those that are predicted, of a network
   };
   Of of = Of::prediction;
   std::string name = {};
@@ -25,6 +27,7 @@ struct CsvAsked {
   std::vector<std::string> names = {};  // of --columns; empty: the default ones
   bool lines_of_classes = false;        // top-k lines for each row, each with a class and its probability
 };
+// The columns of a table, or of a network with named values or several labels per sample; none for other networks.
 // Names other than the target, a class, "path" and "probability" are columns of the table. Throws Error(usage) that
 // names --columns for a name that appears twice.
 std::vector<CsvColumn> csv_columns(const store::Bundle& bundle, const CsvAsked& asked);

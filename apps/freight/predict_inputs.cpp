@@ -89,12 +89,12 @@ LineReader::Got LineReader::next(std::string& line) {
 }
 
 InputStream::InputStream(const deploy::Predictor& predictor, Sources sources, int64_t workers, size_t ahead,
-                         const Turns& turns)
+                         const InputShard& shard)
     : predictor_(predictor),
       text_(predictor.bundle().preprocessing.text()),
       sources_(std::move(sources)),
       ahead_(ahead),
-      turns_(turns) {
+      shard_(shard) {
   // One thread makes the tokens of texts: a tokenizer serves one thread at a time, and is fast.
   for (int64_t i = 0; i < (text_ ? 1 : std::max<int64_t>(workers, 1)); ++i) {
     try {
@@ -260,7 +260,7 @@ void InputStream::work() {
       const std::lock_guard lock(mutex_);
       waiting_ = got == Pulled::wait;
       if (got == Pulled::item) {
-        mine = turns_.mine(pulled_++);
+        mine = shard_.mine(pulled_++);
         queue_.push_back(item.get());
       } else if (got == Pulled::end) {
         fault_ = fault;

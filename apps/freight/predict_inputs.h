@@ -53,7 +53,7 @@ struct Input {
 };
 
 // Several processes divide the same inputs: each reads every n-th batch.
-struct Turns {
+struct InputShard {
   int rank = 0, world = 1;
   size_t batch = 1;  // in inputs
   bool mine(size_t input) const { return input / batch % static_cast<size_t>(world) == static_cast<size_t>(rank); }
@@ -64,7 +64,7 @@ class InputStream {
   // `workers` threads decode at most `ahead` inputs before the one that next() returns. Inputs of other processes have
   // only a name.
   InputStream(const deploy::Predictor& predictor, Sources sources, int64_t workers, size_t ahead,
-              const Turns& turns = {});
+              const InputShard& shard = {});
   ~InputStream();
   InputStream(const InputStream&) = delete;
   InputStream& operator=(const InputStream&) = delete;
@@ -92,7 +92,7 @@ class InputStream {
   const bool text_;
   Sources sources_;
   size_t next_text_ = 0, next_file_ = 0, ahead_;
-  const Turns turns_;
+  const InputShard shard_;
   size_t pulled_ = 0;                // number of inputs
   std::deque<std::string> pending_;  // entries of the folders that are being listed, the next one first
   std::unique_ptr<LineReader> lines_;

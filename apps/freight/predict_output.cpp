@@ -169,17 +169,18 @@ std::string PredictionWriter::first_column(const std::string& name) const {
 }
 
 std::vector<int64_t> PredictionWriter::ranked_classes(const float* row) const {
-  if (options_.form == Form::csv && options_.top == 1) return {bundle_.told(row, outputs_)};
+  if (options_.form == Form::csv && options_.top == 1) return {bundle_.predicted(row, outputs_)};
   std::vector<int64_t> order(static_cast<size_t>(outputs_));
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return row[a] > row[b]; });
-  std::iter_swap(order.begin(), std::find(order.begin(), order.end(), bundle_.told(row, outputs_)));
+  std::iter_swap(order.begin(), std::find(order.begin(), order.end(), bundle_.predicted(row, outputs_)));
   return order;
 }
 
 void PredictionWriter::add_record(std::string& out, const std::string& name, const float* row,
                                   const std::string* passed, Added added) const {
-  const std::vector<int64_t> order = probabilities_ ? ranked_classes(row) : std::vector<int64_t>{0};
+  const bool ranked = probabilities_ && !bundle_.multilabel();
+  const std::vector<int64_t> order = ranked ? ranked_classes(row) : std::vector<int64_t>{0};
   for (size_t i = 0; i < std::min(options_.top, order.size()); ++i) {
     for (const CsvColumn& c : options_.columns) {
       if (&c != &options_.columns.front()) out += ',';
@@ -193,6 +194,8 @@ void PredictionWriter::add_record(std::string& out, const std::string& name, con
             out += cat(row[0]);
           }
           break;
+        case CsvColumn::Of::value: out += cat(row[c.index]); break;
+        case CsvColumn::Of::labels: add_csv_field(out, join(labels_in(row), "|")); break;
         case CsvColumn::Of::confidence: add_fixed(out, row[order[i]]); break;
         case CsvColumn::Of::probability: add_fixed(out, row[c.index]); break;
       }
@@ -202,7 +205,13 @@ void PredictionWriter::add_record(std::string& out, const std::string& name, con
   }
 }
 
-// Appends a line "a.png  7  0.9981   (1 0.0012, 9 0.0004)".
+std::vector<std::string> PredictionWriter::labels_in(const float* row) const {
+  std::vector<std::string> names;
+  for (const int64_t label : bundle_.labels_in(row, outputs_)) names.push_back(deploy::class_name(bundle_, label));
+  return names;
+}
+
+// Appends a line "a.png  7  0.9981   (1 0.0012, 9 0.0004)"; of several labels "a.png  red, round  (red 0.9, ...)".
 void PredictionWriter::add_text(std::string& out, const std::string& name, const float* row, Added added) const {
   const std::vector<int64_t> order = ranked_classes(row);
   const size_t top = std::min(options_.top, order.size());
@@ -219,11 +228,13 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
     case Form::json: {
       Json all = Json::object();
       for (int64_t i = 0; i < outputs_; ++i) all[deploy::class_name(bundle_, i)] = row[i];
-      Json j = {{key, name},
-                {"class", class_of(0)},
-                {"index", order[0]},
-                {"probability", row[order[0]]},
-                {"probabilities", all}};
+      Json j = {{key, name}};
+      if (bundle_.multilabel()) {
+        j["labels"] = labels_in(row);
+      } else {
+        j.update({{"class", class_of(0)}, {"index", order[0]}, {"probability", row[order[0]]}});
+      }
+      j["probabilities"] = all;
       if (added) j.update(added_members(added));
       out += dump(j);
       return;
@@ -233,7 +244,9 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
       for (size_t i = 0; i < top; ++i) {
         best.push_back({{"class", class_of(i)}, {"index", order[i]}, {"probability", row[order[i]]}});
       }
-      Json j = {{key, name}, {"top", best}};
+      Json j = {{key, name}};
+      if (bundle_.multilabel()) j["labels"] = labels_in(row);
+      j["top"] = best;
       if (added) j.update(added_members(added));
       out += dump(j);
       return;
@@ -241,7 +254,13 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
     default: break;
   }
   std::vector<std::string> others;
-  for (size_t i = 1; i < top; ++i) others.push_back(cat(printable(class_of(i)), " ", fixed(row[order[i]], 4)));
+  for (size_t i = bundle_.multilabel() ? 0 : 1; i < top; ++i)
+    others.push_back(cat(printable(class_of(i)), " ", fixed(row[order[i]], 4)));
+  if (bundle_.multilabel()) {
+    const std::string labels = printable(join(labels_in(row), ", "));
+    out += cat(first_column(name), "  ", labels.empty() ? "no label" : labels, "  (", join(others, ", "), ")\n");
+    return;
+  }
   out += cat(first_column(name), "  ", printable(class_of(0)), "  ", fixed(row[order[0]], 4),
              others.empty() ? "" : cat("  (", join(others, ", "), ")"), "\n");
 }
@@ -249,7 +268,9 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
 // Appends the values of a regression: "a.npy  1.25 -0.5", or a JSON document, or path,output,value records.
 void PredictionWriter::add_values(std::string& out, const std::string& name, const float* row, Added added) const {
   if (options_.form == Form::json || options_.form == Form::jsonl) {
-    Json j = {{"path", name}, {"values", std::vector<float>(row, row + outputs_)}};
+    Json j = {{bundle_.preprocessing.text() ? "text" : "path", name},
+              {"values", std::vector<float>(row, row + outputs_)}};
+    if (!bundle_.targets.empty()) j["targets"] = bundle_.targets;
     if (added) j.update(added_members(added));
     out += dump(j);
     return;
@@ -262,7 +283,10 @@ void PredictionWriter::add_values(std::string& out, const std::string& name, con
     return;
   }
   out += first_column(name) + " ";
-  for (int64_t i = 0; i < outputs_; ++i) out += cat(" ", row[i]);
+  for (int64_t i = 0; i < outputs_; ++i) {
+    const std::string target = bundle_.targets.empty() ? "" : printable(bundle_.targets[static_cast<size_t>(i)]);
+    out += cat(" ", target, target.empty() ? "" : " ", row[i]);
+  }
   out += "\n";
 }
 

@@ -21,7 +21,7 @@ struct OutputOptions {
   std::string file;                     // empty: standard output
   std::string npy;                      // empty: none
   bool explain = false;                 // of a table model: also the contribution of each column
-  std::vector<CsvColumn> columns = {};  // of the CSV of a table
+  std::vector<CsvColumn> columns = {};  // of the CSV of a table, or of a network with named values or several labels
 };
 
 class PredictionWriter {
@@ -56,6 +56,7 @@ class PredictionWriter {
                   Added added) const;
   // The classes by rank: the predicted one, then the most probable others; ties are ordered by number.
   std::vector<int64_t> ranked_classes(const float* row) const;
+  std::vector<std::string> labels_in(const float* row) const;  // predicted, of several labels
   std::string added_cells(Added added, int64_t group) const;
   nlohmann::ordered_json added_members(Added added) const;  // "shap" and "base"
   std::string first_column(const std::string& name) const;  // of lines

@@ -29,7 +29,7 @@ constexpr size_t kBlocksAhead = 2;  // in addition to those being predicted: rea
 
 // A block's predictions, and its text if that does not depend on earlier blocks.
 struct AnsweredBlock {
-  RowsAnswered told;
+  RowsAnswered answered;
   std::vector<store::Beyond> beyond;  // the first of each column
   std::vector<std::string> names;
   Array answers, contributions;
@@ -77,8 +77,8 @@ std::vector<store::Beyond> beyond_in(const RowBlock& block, const std::vector<st
       b.text = cat(block.file, ":", block.lines[i], ": ", b.text);
       least[b.column] = -kNone;
       most[b.column] = kNone;
-      const bool told = std::any_of(found.begin(), found.end(), [&](const auto& f) { return f.column == b.column; });
-      if (!told) found.push_back(std::move(b));
+      const bool known = std::any_of(found.begin(), found.end(), [&](const auto& f) { return f.column == b.column; });
+      if (!known) found.push_back(std::move(b));
     }
   }
   return found;
@@ -101,14 +101,14 @@ std::vector<std::string> names_of(const RowBlock& block) {
 AnsweredBlock answers_to(const RowBlock& block, const store::Bundle& bundle, const PredictionWriter& writer,
                          bool explain) {
   AnsweredBlock b;
-  b.told = {.rows = block.count(), .left_out = block.faults, .file = block.file};
-  b.told.gaps.add(bundle.columns, block.values);
+  b.answered = {.rows = block.count(), .left_out = block.faults, .file = block.file};
+  b.answered.gaps.add(bundle.columns, block.values);
   b.beyond = beyond_in(block, bundle.columns);
-  if (b.told.rows == 0) return b;
+  if (b.answered.rows == 0) return b;
   const auto start = std::chrono::steady_clock::now();
   b.answers = bundle.rows->run(block.values);
   if (explain) b.contributions = bundle.rows->contributions(block.values);
-  b.told.seconds = seconds_since(start);
+  b.answered.seconds = seconds_since(start);
   b.names = names_of(block);
   if (writer.texts_stand_alone()) {
     b.text = writer.text_of(b.names, b.answers, explain ? &b.contributions : nullptr, block.passed);
@@ -228,18 +228,18 @@ void predict_rows(const deploy::Predictor& predictor, RowStream& stream, Predict
   Joined reading(release, read);
   std::vector<std::unique_ptr<Joined>> answering;
   for (size_t i = 0; i < threads; ++i) answering.push_back(std::make_unique<Joined>(release, answer));
-  std::set<size_t> told_beyond;  // columns
+  std::set<size_t> reported_beyond;  // columns
   for (std::future<AnsweredBlock> next; in_order.take(next);) {
     AnsweredBlock b = next.get();
     for (store::Beyond& beyond : b.beyond) {
-      if (told_beyond.insert(beyond.column).second) b.told.beyond.push_back(std::move(beyond.text));
+      if (reported_beyond.insert(beyond.column).second) b.answered.beyond.push_back(std::move(beyond.text));
     }
     if (b.text) {
       writer.write_text(*b.text, b.answers);
-    } else if (b.told.rows > 0) {
+    } else if (b.answered.rows > 0) {
       writer.write(b.names, b.answers, explain ? &b.contributions : nullptr);
     }
-    if (!answered(b.told)) break;
+    if (!answered(b.answered)) break;
   }
 }
 

@@ -380,10 +380,11 @@ comm::JobEnd supervise(const comm::LaunchOptions& launch, const RankFlags& flags
       const Args fewer = flags_of_start(flags, devices);
       words.insert(words.end(), fewer.begin(), fewer.end());
     }
+    // The last flag counts: it overrides a --resume that named another run, from which only the first start resumes.
     if (!train::checkpoints_of(run).empty()) words.insert(words.end(), {"--resume", "auto"});
     return words;
   };
-  s.tell = [&](const std::string& line) {
+  s.report = [&](const std::string& line) {
     std::fprintf(stderr, "%s\n", printable(line).c_str());
     train::RunDir::add_to_log(run, line);
   };
@@ -480,7 +481,7 @@ void need_elastic(const RankFlags& flags, const comm::Launch& launch, int64_t de
 
 std::unique_ptr<job::Ranks> join_ranks(const RankFlags& flags, const comm::Launch& launch) {
   comm::JobOptions job = flags.job();
-  job.called_off = [] { return signals::stop_requested(); };
+  job.cancelled = [] { return signals::stop_requested(); };
   job::RankRendezvous rendezvous{.address = [launch, job] { return comm::rendezvous_address(launch, job); },
                                  .timeout = flags.comm_timeout};
   try {

@@ -1,6 +1,7 @@
 // `freight runs`: the runs in a directory.
 #include "freight/report/runs.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -43,6 +44,24 @@ std::string usual_runs() {
        here ? "; `freight runs .` lists the runs that are here" : "; name the directory of the runs: freight runs DIR");
 }
 
+// A setting that is off takes no room in a line: it is on in the runs that name it.
+bool is_off(const std::string& value) {
+  return value.empty() || value == "0" || value == "0.0" || value == "false" || value == "none";
+}
+
+// True for data and model, and for settings that differ between the runs on the same data: those of other data have
+// other recipes, which would fill each line.
+bool differs(const std::vector<report::ListedRun>& runs, const report::ListedRun& run, const std::string& key) {
+  if (key == "data" || key == "model") return true;
+  const auto value_in = [&](const report::ListedRun& r) {
+    const auto at = std::find_if(r.settings.begin(), r.settings.end(), [&](const auto& s) { return s.first == key; });
+    return at == r.settings.end() ? std::string() : at->second;
+  };
+  const std::string value = value_in(run);
+  return std::any_of(runs.begin(), runs.end(),
+                     [&](const report::ListedRun& r) { return r.data == run.data && value_in(r) != value; });
+}
+
 }  // namespace
 
 int runs_command(const Args& args) {
@@ -81,6 +100,7 @@ int runs_command(const Args& args) {
   for (const report::ListedRun& r : runs) {
     std::string settings;
     for (const auto& [key, value] : r.settings) {
+      if (is_off(value) || !differs(runs, r, key)) continue;
       settings += cat(settings.empty() ? "" : "  ", flag_of_key(key), "=", excerpt(value));
     }
     const std::string best = r.metric.empty() ? "-" : cat(r.metric, " ", figure(r.value));

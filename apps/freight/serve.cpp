@@ -79,7 +79,8 @@ int serve_command(const Args& args) {
   o.add("--token", &token, "require `Authorization: Bearer TOKEN`, except for health checks and the page",
         {.value = "TOKEN|@FILE"});
   o.group("Batches");
-  o.add("--max-batch", &s.max_batch, "maximum samples per batch", {.min = 1, .max = 1024});
+  o.add("--max-batch", &s.max_batch, "maximum samples per step of a network; rows of a table run in one call",
+        {.min = 1, .max = 1024});
   o.add("--max-delay-ms", &max_delay_ms, "how long a sample may wait for others; 0: only batch those that wait already",
         {.min = 0, .max = 60000});
   o.group("Limits");

@@ -162,7 +162,7 @@ void settle_elastic(Request& r) {
   if (c.shards == 0) c.shards = std::min(kShards, c.batch_size);
 }
 
-// Applies the flags. From here on the request must not move, since its options refer to it.
+// Applies the flags. The options point into the request: once it has moved, they must not parse again.
 void parse_request(Request& r, const Args& args) {
   r.options = train_options(r.config, r.flags);
   r.done = r.options->parse(args) == Options::Outcome::done;
@@ -241,7 +241,7 @@ void write_card_of(const std::string& run, Terminal& terminal) {
 }
 
 // Prepares and trains, alone or as the first of several ranks.
-int train_here(Request& r, const Args& args, job::Ranks* ranks, const ShardWork& work) {
+int train_as_first_rank(Request& r, const Args& args, job::Ranks* ranks, const ShardWork& work) {
   const TrainFlags& flags = r.flags;
   Terminal terminal({.quiet = r.options->quiet(), .progress = flags.progress});
   terminal.one_device = work.processes > 1;
@@ -278,7 +278,8 @@ int train_here(Request& r, const Args& args, job::Ranks* ranks, const ShardWork&
 }
 
 // Trains as a rank other than 0. Rank 0 reads the data and says if it is a table.
-int train_beside(train::Config& config, const TrainFlags& flags, const Args& args, job::Ranks& ranks, bool of_rows) {
+int train_as_other_rank(train::Config& config, const TrainFlags& flags, const Args& args, job::Ranks& ranks,
+                        bool of_rows) {
   if (of_rows) return tables::follow(config, ranks) ? signals::exit_code() : 0;
   RankLog log;
   plan::FitOptions fit = fit_options(flags, config, true);
@@ -310,7 +311,7 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
     if (ranks->first()) {
       r.config.backend = device_of_rank(r, flags, launch);
       if (!of_rows) share_devices(*ranks, r.config.backend, flags);  // XGBoost says what is wrong with its own
-      const int code = train_here(r, args, ranks.get(), shard_work(r.config, r.source, r.flags.ranks, launch));
+      const int code = train_as_first_rank(r, args, ranks.get(), shard_work(r.config, r.source, r.flags.ranks, launch));
       if (code == kShardsDoNotFit) ranks->comm().abort("the processes do not fit the memory together");
       return code;
     }
@@ -322,7 +323,7 @@ int train_together(const Args& args, const RankFlags& flags, const comm::Launch&
     config.data_dir = probe.data_dir;  // belongs to this machine, not to the configuration
     config.backend = of_rows ? table_device_of(flags, probe.backend, launch) : device_of(flags, config.backend, launch);
     if (!of_rows) share_devices(*ranks, config.backend, flags);
-    return train_beside(config, own, args, *ranks, of_rows);
+    return train_as_other_rank(config, own, args, *ranks, of_rows);
   });
 }
 
@@ -401,9 +402,9 @@ void say_contract_cost(const train::Config& config, const std::string& run) {
 }
 
 int train_alone(Request& r, const Args& args, const ShardWork& work) {
-  const int code = train_here(r, args, nullptr, work);
-  const bool told = code == 0 && !r.flags.dry_run && r.config.shards > 0 && !r.options->quiet();
-  if (told) say_contract_cost(r.config, r.config.output_dir);
+  const int code = train_as_first_rank(r, args, nullptr, work);
+  const bool compare = code == 0 && !r.flags.dry_run && r.config.shards > 0 && !r.options->quiet();
+  if (compare) say_contract_cost(r.config, r.config.output_dir);
   return code;
 }
 

@@ -11,10 +11,11 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/version.h"
+#include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/plan/memory_use.h"
-#include "freight/tables/leaderboard.h"
+#include "freight/train/leaderboard.h"
 #include "freight/train/run_dir.h"
 #include "train_result.h"
 
@@ -39,32 +40,32 @@ void Terminal::on_start(const train::RunSummary& s) {
   rate_ = s.unit == "row" ? "rows/s" : s.unit + "/s";
   squared_ = !s.has_plans && s.classes == 0 && !s.ranks;
   for (const std::string& warning : s.warnings) say(cat("warning: ", warning));
-  tell(cat("freight ", version(), " on ", s.device));
-  const std::string what = s.classes > 0     ? cat(s.classes, " classes")
+  print(cat("freight ", version(), " on ", s.device));
+  const std::string what = s.classes > 0     ? cat(s.classes, s.multilabel ? " labels" : " classes")
                            : s.unit == "tok" ? "tokens of a corpus"
                            : s.ranks         ? "relevance labels to rank by"
                                              : "regression target";
   const std::string measured = s.test_count > 0 || s.has_plans ? cat(with_commas(s.test_count), " ",
                                                                      name_of_set(steps_ ? shown_split_ : s.measured))
                                                                : "no validation set";
-  tell(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", measured, ", ", what));
+  print(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", measured, ", ", what));
   if (s.has_plans) {
     say_net(s);
   } else {
-    tell(cat("model   ", s.model, ": planned ", human_bytes(static_cast<double>(s.planned_bytes)),
-             " (excluding data), seed ", s.seed));
+    print(cat("model   ", s.model, ": planned ", human_bytes(static_cast<double>(s.planned_bytes)),
+              " (excluding data), seed ", s.seed));
   }
-  for (const std::string& note : s.notes) tell(cat("note    ", note));
-  tell(cat("output  ", s.output_dir));
+  for (const std::string& note : s.notes) print(cat("note    ", note));
+  print(cat("output  ", s.output_dir));
 }
 
 void Terminal::say_net(const train::RunSummary& s) {
-  tell(cat("model   ", s.model, ": ", with_commas(s.parameters), " parameters, ", fixed(s.flops_per_step * 1e-9, 2),
-           " GFLOP per step, planned peak ", human_bytes(static_cast<double>(s.planned_bytes))));
-  tell(cat("batch   ", batch_product(s, one_device ? 1 : s.devices), ", ", with_commas(s.steps), " steps, ", s.epochs,
-           s.epochs == 1 ? " epoch, seed " : " epochs, seed ", s.seed));
-  if (!shards.empty()) tell(cat("shards  ", shards));
-  if (!offload.empty()) tell(cat("offload ", offload));
+  print(cat("model   ", s.model, ": ", with_commas(s.parameters), " parameters, ", fixed(s.flops_per_step * 1e-9, 2),
+            " GFLOP per step, planned peak ", human_bytes(static_cast<double>(s.planned_bytes))));
+  print(cat("batch   ", batch_product(s, one_device ? 1 : s.devices), ", ", with_commas(s.steps), " steps, ", s.epochs,
+            s.epochs == 1 ? " epoch, seed " : " epochs, seed ", s.seed));
+  if (!shards.empty()) print(cat("shards  ", shards));
+  if (!offload.empty()) print(cat("offload ", offload));
 }
 
 train::AfterStep Terminal::on_step(const train::StepReport& r) {
@@ -107,12 +108,14 @@ train::AfterStep Terminal::on_comparison(const std::string& what) {
 
 void Terminal::on_compared(const train::Comparison& comparison) {
   pass_ = comparison.pass;
-  for (const std::string& line : comparison.lines) tell(line);
+  for (const std::string& line : comparison.lines) print(line);
 }
 
 void Terminal::on_epoch(const train::EpochReport& e) {
   look_at_device();
   const train::StepReport& r = e.train;
+  last_epoch_ = r.epoch;
+  if (e.best) starred_epoch_ = r.epoch;
   std::string text = cat(pass_, " ", r.epoch, "/", r.epochs, "  ", loss_name(), " ", figure(shown_loss(r.mean_loss)));
   if (r.top1) text += cat("  top1 ", fixed(*r.top1, 2));
   if (e.test) text += cat("  ", shown_split_, " ", loss_name(), " ", figure(shown_loss(e.test->loss)));
@@ -124,10 +127,10 @@ void Terminal::on_epoch(const train::EpochReport& e) {
   text += cat("  ", with_commas(static_cast<int64_t>(r.samples_per_s)), " ", rate_);
   if (steps_) text += cat("  data ", fixed(r.data_percent, 0), "%");
   text += cat("  ", fixed(e.seconds, 1), " s", e.best ? "  * best" : "");
-  tell(text);
-  if (!e.slow.empty()) tell(cat("warning: ", e.slow));
+  print(text);
+  if (!e.slow.empty()) print(cat("warning: ", e.slow));
   if (r.data_percent > 20 && e.seconds > 1)  // a short epoch, as of kept features, has nothing to gain
-    tell(cat("warning: ", fixed(r.data_percent, 0), "% of the time was spent waiting for data; try more --workers"));
+    print(cat("warning: ", fixed(r.data_percent, 0), "% of the time was spent waiting for data; try more --workers"));
 }
 
 train::Figures Terminal::figures(const train::Result& result) {
@@ -148,14 +151,14 @@ train::Figures Terminal::figures(const train::Result& result) {
 }
 
 void Terminal::compare(const std::string& output_dir) {
-  for (const std::string& line : plan::comparison(outcome)) tell(line);
+  for (const std::string& line : plan::comparison(outcome)) print(line);
   if (plan::exceeds_plan(outcome)) {
-    tell(cat("warning: the run used more memory than planned, which is a bug in Freight; please send ", output_dir,
-             "/run.json, config.json and model.json"));
+    print(cat("warning: the run used more memory than planned, which is a bug in Freight; please send ", output_dir,
+              "/run.json, config.json and model.json"));
   }
 }
 
-void Terminal::tell(const std::string& text) {
+void Terminal::print(const std::string& text) {
   if (quiet_) return log(printable(text, "\n\t"));
   say(text);
 }
@@ -252,9 +255,13 @@ void Terminal::print(const train::Result& r, const std::string& resume) {
   train::Result shown = r;
   if (steps_) shown.measured = shown_split_;  // names the rows that training measured, which `eval` must measure, too
   result(result_line(shown, tokens(), effort));
-  if (r.comparison) result(cat("best    ", r.comparison->best));
+  if (r.comparison && !r.comparison->best.empty()) result(cat("best    ", r.comparison->best));
   for (const std::string& line : r.decisions) result(line);
   if (r.best_epoch > 0) result(best_line(shown));
+  const std::string best = r.output_dir + "/best/model.safetensors";
+  if (steps_ && r.best_epoch == 0 && starred_epoch_ < last_epoch_ && io::file_exists(best)) {
+    result(cat("best    epoch ", starred_epoch_, ": ", best, " (--metric or --early-stop makes it the model)"));
+  }
   std::string split;
   if (r.test.count == 0) {
     split = " --split train";

@@ -61,7 +61,7 @@ class Terminal : public train::Observer {
  private:
   void say_net(const train::RunSummary& s);
   // Logs a line, and shows it unless --quiet.
-  void tell(const std::string& text);
+  void print(const std::string& text);
   // Logs a line of the result, and prints it.
   void result(const std::string& text);
   void begin_log(const std::string& dir);
@@ -79,8 +79,9 @@ class Terminal : public train::Observer {
   std::string log_dir_;             // "": the directory does not exist yet
   std::vector<std::string> early_;  // lines until it does
   double device_peak_ = 0;
-  bool quiet_, steps_ = true;  // a network, whose steps are planned
-  bool squared_ = false;       // a regression on a table
+  bool quiet_, steps_ = true;                   // a network, whose steps are planned
+  bool squared_ = false;                        // a regression on a table
+  int64_t starred_epoch_ = 0, last_epoch_ = 0;  // marked as the best so far; done
   std::string metric_name_, example_, sample_set_, pass_ = "epoch", held_out_ = "test", shown_split_ = "test";
   std::string rate_ = "img/s";
   Progress progress_;

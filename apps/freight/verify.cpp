@@ -122,7 +122,7 @@ int verify_command(const Args& args) {
   options.load = train::trained_on(bundle, flags.model).load;
   options.load.data_dir = flags.data_dir;
   if (flags.text_column) options.load.text.text_column = *flags.text_column;
-  if (flags.label_column) options.load.text.label_column = *flags.label_column;
+  if (flags.label_column) train::set_label_column(options.load, *flags.label_column);
   options.load.images.held_out = data::HeldOut::test;
   options.load.text.held_out = data::HeldOut::test;
   if (!flags.json) options.heard = print_line;

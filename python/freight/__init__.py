@@ -2,6 +2,7 @@
 
 Functions and semantics are those of the array API standard (2025.12); `freight.xp` has the standard's names alone.
 """
+from . import _load  # noqa: F401  (the extension module, before what uses it)
 from . import _methods  # noqa: F401  (methods of Array)
 from . import fft, linalg, random, xp  # noqa: F401
 from ._array_api import *  # noqa: F401,F403

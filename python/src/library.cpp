@@ -13,6 +13,7 @@
 
 #include "array.h"
 #include "freight/backend/cpu/lapack.h"
+#include "freight/base/python_packages.h"
 #include "freight/base/threads.h"
 #include "freight/base/version.h"
 #include "freight/ops/elementwise.h"
@@ -437,6 +438,7 @@ void bind_library(nb::module_& m) {
     if (count < 1) raise<ValueError>("set_threads: expected at least 1, got ", count);
     omp_set_num_threads(count);
   });
+  m.def("set_python_packages", set_python_packages);
   m.def("seed", [](uint64_t value) { seed(value); });
   m.def("config", config);
   m.def("random", random, nb::arg("uniform"), nb::arg("shape"), nb::arg("key").none());

@@ -50,6 +50,13 @@ std::string error_of(const Words& args) {
   return "no error";
 }
 
+TEST(OptionsTest, AFlagIsNotTheValueOfTheFlagBeforeIt) {
+  EXPECT_EQ(error_of({"--optimizer", "--lr", "0.1"}), "--optimizer: needs a value (sgd|adam|adamw), got the flag --lr");
+  EXPECT_EQ(error_of({"--lr"}).substr(0, 19), "--lr: needs a value");
+  EXPECT_EQ(error_of({"--lr", "--learning-rate=1"}).substr(0, 19), "--lr: needs a value");
+  EXPECT_EQ(Sample({"--tag", "--not-a-flag", "--lr", "1e-3"}).tags, Words{"--not-a-flag"});
+}
+
 TEST(OptionsTest, DefaultsStayWithoutArguments) {
   const Sample s({});
   EXPECT_EQ(s.batch, 64);

@@ -1,7 +1,8 @@
-// The table of what other programs call flags, models and values names only what there is here.
+// The table of what other programs call commands, flags, models and values names only what there is here.
 #include <gtest/gtest.h>
 
 #include <set>
+#include <sstream>
 
 #include "freight/base/usage.h"
 #include "freight/metrics/scores.h"
@@ -28,6 +29,8 @@ TEST(OtherNames, EveryCounterpartExists) {
   for (const train::Field& f : train::config_fields()) {
     values.insert(f.limits.one_of.begin(), f.limits.one_of.end());
   }
+  std::istringstream commands(run_freight({"--help"}).out);
+  for (std::string word; commands >> word;) values.insert(word);
   for (const OtherName& row : other_names()) {
     for (const std::string& here : row.here) {
       if (!starts_with(here, "--")) {

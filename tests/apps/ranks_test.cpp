@@ -10,11 +10,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "freight/base/clock.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
+#include "freight/io/npy.h"
 #include "freight/io/safetensors.h"
 #include "rank_models.h"
 #include "rank_processes.h"
@@ -497,6 +499,43 @@ TEST_F(Ranks, ViewsInTheEvaluationOfTrainingCountEverySampleOnce) {
     if (first.empty()) first = figures;
     EXPECT_EQ(figures, first) << devices;
   }
+}
+
+// The search was made in rank 0's last shard alone, and found "the loss alone" wherever the fault was in another.
+TEST_F(Ranks, TheLayerOfAnInfiniteLossIsFoundInAnyShard) {
+  Array x(DType::f32, {32, 6}), y(DType::i64, {32});
+  PhiloxStream random(7, 0, 0);
+  for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = random.normal();
+  for (int64_t i = 0; i < y.numel(); ++i) y.data<int64_t>()[i] = i % 3;
+  for (int64_t i = 0; i < 6; ++i) x.data<float>()[10 * 6 + i] = 3e38F;  // the products overflow
+  io::save_npz(path("large.npz"), {{"x_train", x}, {"y_train", y}, {"x_test", x}, {"y_test", y}});
+  write_file(path("net.json"), R"({"format": "freight-model-1", "name": "small", "input": [6], "net": [
+      {"type": "Linear", "out": 8}, {"type": "ReLU"}, {"type": "Linear", "out": 3}]})");
+  std::set<std::string> ranks;
+  for (const char* seed : {"1", "2", "3"}) {
+    for (const Words& more : {Words{"--grad-accum", "4"}, Words{"--shards", "4"}, Words{"--devices", "cpu*2"},
+                              Words{"--devices", "cpu*2", "--shards", "8", "--shard-optimizer"}}) {
+      Words words = {"train",       path("large.npz"),
+                     "--model",     path("net.json"),
+                     "-b",          "32",
+                     "--epochs",    "1",
+                     "-q",          "--seed",
+                     seed,          "-o",
+                     path("large"), "--overwrite",
+                     "--optimizer", "adam"};
+      words.insert(words.end(), more.begin(), more.end());
+      const Ran r = run_freight(words);
+      EXPECT_EQ(r.code, 6) << r.err;
+      const size_t at = r.err.find("first NaN or infinity: ");
+      ASSERT_NE(at, std::string::npos) << r.err;
+      const std::string found = r.err.substr(at, r.err.find(';', at) - at);
+      EXPECT_NE(found.find("elements are NaN or infinite"), std::string::npos) << seed << join(more, " ") << r.err;
+      const size_t rank = found.find("on rank ");
+      EXPECT_EQ(rank != std::string::npos, more[0] == "--devices") << found;
+      if (rank != std::string::npos) ranks.insert(found.substr(rank, 9));
+    }
+  }
+  EXPECT_EQ(ranks, (std::set<std::string>{"on rank 0", "on rank 1"}));
 }
 
 TEST_F(Ranks, AreNamedAndRefused) {

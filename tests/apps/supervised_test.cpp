@@ -73,12 +73,13 @@ TEST_F(Supervised, RanksThatAreKilledOneAfterTheOtherAreRestartedToTheModelOfAnU
   train_undisturbed(kSteps);
   Running running(args("run", kSteps, {"--devices", "cpu*3", "--elastic", "1:3"}));
   ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 2, 21));
-  ASSERT_TRUE(running.wait_for("rank 2 was killed by signal 9 (Killed); 3 devices resume from the last checkpoint"));
+  ASSERT_TRUE(running.wait_for("rank 2 was killed by signal 9 (Killed); last completed step "));
   ASSERT_TRUE(running.wait_for("resumed from"));
   ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 0, 21));
   const Ran r = running.finish();
   expect_undisturbed(r, "run");
-  expect_said(r, "rank 0 was killed by signal 9 (Killed); 3 devices resume from the last checkpoint");
+  expect_said(r, "rank 0 was killed by signal 9 (Killed); last completed step ");
+  expect_said(r, "; 3 devices restart from the last checkpoint");
   EXPECT_NE(read_file(path("run") + "/log.txt").find("rank 0 was killed by signal 9"), std::string::npos);
 }
 
@@ -91,7 +92,8 @@ TEST_F(Supervised, OverANetworkWithSharedStatesARankIsRestartedToo) {
   ASSERT_NO_FATAL_FAILURE(kill_rank(running, "run", 1, 21));
   const Ran r = running.finish();
   expect_undisturbed(r, "run");
-  expect_said(r, "rank 1 was killed by signal 9 (Killed); 2 devices resume");
+  expect_said(r, "rank 1 was killed by signal 9 (Killed); last completed step ");
+  expect_said(r, "; 2 devices restart from the last checkpoint");
 }
 
 TEST_F(Supervised, ASupervisorThatIsKilledIsStartedAgainByTheSameCommand) {

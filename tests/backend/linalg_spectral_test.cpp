@@ -395,6 +395,12 @@ TEST(LapackLibrary, TheWidthOfItsIntegersIsFound) {
   EXPECT_TRUE(cpu::load_lapack(stand_in("bits64")).wide_integers);
 }
 
+TEST(LapackLibrary, NamesAreSpelledAsInThePackagesOfNumpyAndScipy) {
+  const cpu::Lapack numpy = cpu::load_lapack(stand_in("numpy")), scipy = cpu::load_lapack(stand_in("scipy"));
+  EXPECT_TRUE(numpy.usable() && numpy.wide_integers && numpy.openblas_threads);
+  EXPECT_TRUE(scipy.usable() && !scipy.wide_integers && scipy.openblas_threads);
+}
+
 // The count of OpenBLAS's threads is one for the process: it must be 1 as long as anybody computes, and what it was
 // afterwards.
 TEST(LapackLibrary, ItsThreadsAreOneWhileAnybodyComputesAndThenWhatTheyWere) {

@@ -52,17 +52,4 @@ std::string check_moves(comm::Comm& c, int64_t count) {
   return "";
 }
 
-template <class T>
-std::string check_reduce_scatter(comm::Comm& c, int64_t count) {
-  const std::vector<T> from = values_of<T>(c.rank(), count * c.world());
-  std::vector<T> to(static_cast<size_t>(count) + 1, T{2});
-  c.reduce_scatter(from.data(), to.data(), count, DTypeOf<T>::value);
-  for (int64_t i = 0; i < count; ++i) {
-    if (!same_bits(to[static_cast<size_t>(i)], expected_sum<T>(c.world(), c.rank() * count + i))) {
-      return cat("reduce_scatter of ", DTypeOf<T>::value, "[", count, "]: element ", i);
-    }
-  }
-  return to.back() == T{2} ? "" : "reduce_scatter wrote behind the end";
-}
-
 }  // namespace freight::test

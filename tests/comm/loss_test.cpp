@@ -204,8 +204,8 @@ TEST_P(UnequalCalls, AreRefusedAndBothAreNamed) {
       {[](Comm& c) { c.broadcast(data.data(), 10, DType::u8, 0); },
        [](Comm& c) { c.broadcast(data.data(), 10, DType::u8, 1); }, "broadcast of u8[10] from rank 0",
        "broadcast of u8[10] from rank 1"},
-      {[](Comm& c) { c.reduce_scatter(data.data(), more.data(), 4, DType::i64); }, [](Comm& c) { c.barrier(); },
-       "reduce_scatter of i64[4]", "barrier"},
+      {[](Comm& c) { c.all_gather(data.data(), more.data(), 4, DType::i64); }, [](Comm& c) { c.barrier(); },
+       "all_gather of i64[4]", "barrier"},
       {[](Comm& c) { c.all_reduce(data.data(), 0, DType::f32); }, [](Comm& c) { c.barrier(); }, "all_reduce of f32[0]",
        "barrier"},
   };

@@ -16,9 +16,8 @@ void expect_tree(int parts, int64_t count) {
   std::vector<const void*> from;
   for (int p = 0; p < parts; ++p) values.push_back(values_of<T>(p, count));
   for (const auto& v : values) from.push_back(v.data());
-  std::vector<T> sum(static_cast<size_t>(count) + 1, T{7}), again = sum;
-  comm::tree_sum(from.data(), parts, sum.data(), count, DTypeOf<T>::value, again.data());
-  ASSERT_EQ(std::memcmp(sum.data(), again.data(), sum.size() * sizeof(T)), 0) << parts << " parts";
+  std::vector<T> sum(static_cast<size_t>(count) + 1, T{7});
+  comm::tree_sum(from.data(), parts, sum.data(), count, DTypeOf<T>::value);
   for (int64_t i = 0; i < count; ++i) {
     ASSERT_TRUE(same_bits(sum[static_cast<size_t>(i)], expected_sum<T>(parts, i))) << parts << " parts, element " << i;
   }

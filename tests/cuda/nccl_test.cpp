@@ -83,16 +83,11 @@ std::string check_sums(const Device& d, const Comm& c, int64_t count) {
     const std::vector<T> theirs = numbers<T>(r, count * world);
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
   }
-  const auto n = static_cast<size_t>(count);
-  void *const all = sent(m, mine), *const from = sent(m, mine), *const to = m.allocate(n * sizeof(T));
+  void* const all = sent(m, mine);
   d.devices->all_reduce(all, count * world, DTypeOf<T>::value);
-  d.devices->reduce_scatter(from, to, count, DTypeOf<T>::value);
   std::string said;
   if (fetched<T>(m, all, sum.size()) != sum) said += cat("all_reduce of ", DTypeOf<T>::value, "[", count, "]; ");
-  const auto part = sum.begin() + c.rank() * count;
-  if (fetched<T>(m, to, n) != std::vector<T>(part, part + count))
-    said += cat("reduce_scatter of ", DTypeOf<T>::value, "[", count, "]; ");
-  for (void* p : {all, from, to}) m.release(p);
+  m.release(all);
   return said;
 }
 

@@ -78,8 +78,8 @@ TEST_F(RowsTest, OnnxRuntimeAnswersEveryRowAlike) {
     const std::string file = runtime / cat(runs_, ".onnx");
     const OnnxSummary s = export_onnx(bundle, file);
     EXPECT_EQ(s.input, "features f32 (N, 4)");
-    EXPECT_EQ(s.output,
-              cat(bundle.rows->tells_classes() ? "probabilities" : "values", " f32 (N, ", bundle.rows->outputs(), ")"));
+    EXPECT_EQ(s.output, cat(bundle.rows->predicts_classes() ? "probabilities" : "values", " f32 (N, ",
+                            bundle.rows->outputs(), ")"));
     ASSERT_EQ(s.notes.size(), 1u) << "times are told apart by what is subtracted";
     const double origin = std::stod(s.notes[0].substr(s.notes[0].rfind(' ')));
     EXPECT_NEAR(origin, 1.7e9, 100);

@@ -81,6 +81,14 @@ TEST_F(Pretrained, AHeadWhoseInputDoesNotFitIsRefused) {
                [&] { load_pretrained(model, path, nullptr, FileMayHaveMore::yes); });
 }
 
+// The message said to rename a layer in the spec, and there was none.
+TEST_F(Pretrained, AHeadOfAnotherBuiltInNetworkNamesIt) {
+  const std::string path = saved(models::create("resnet20", {}));
+  models::Model model = models::create("resnet18", {.classes = 5});
+  expect_error(ErrorKind::checkpoint, {path, "fc.weight takes 64 features", "--model resnet20"},
+               [&] { load_pretrained(model, path, nullptr, FileMayHaveMore::no); });
+}
+
 TEST_F(Pretrained, AuxiliaryHeadsOfAnotherSizeAreReplaced) {
   const auto net = [](int classes) {
     return spec(cat(R"({"name":"conv","type":"Conv2d","out":4,"kernel":3},

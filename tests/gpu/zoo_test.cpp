@@ -125,7 +125,7 @@ double apart(const std::vector<double>& a, const std::vector<double>& b) {
   return most;
 }
 
-bool tells_something(double before, double after) {
+bool moves_clearly(double before, double after) {
   return std::fabs(after - before) > 1e-4 * std::fabs(before + after) / 2;
 }
 
@@ -140,7 +140,7 @@ Reference reference(const models::Entry& e, int64_t batch, int updates) {
   for (double rate = e.name == std::string("googlenet") ? 0.0002 : 0.002;; rate *= 10) {
     Outcome r = run("cpu", e, batch, updates, rate);
     bool moved = true;
-    for (size_t s = 1; s <= kUpdates; ++s) moved = moved && tells_something(r.losses[s - 1], r.losses[s]);
+    for (size_t s = 1; s <= kUpdates; ++s) moved = moved && moves_clearly(r.losses[s - 1], r.losses[s]);
     if (moved || rate >= kLargest) return {rate, std::move(r)};
   }
 }
@@ -161,7 +161,7 @@ TEST_P(GpuZoo, TrainsAsOnTheCpu) {
   // An update that is wrong is off by its own size. From the second on statistics over few values amplify rounding.
   for (size_t s = 1; s <= kUpdates; ++s) {
     const double moved = expected[s] - expected[s - 1];
-    EXPECT_TRUE(tells_something(expected[s - 1], expected[s])) << "at no rate the loss moves: " << expected[s];
+    EXPECT_TRUE(moves_clearly(expected[s - 1], expected[s])) << "at no rate the loss moves: " << expected[s];
     EXPECT_NEAR(got[s] - got[s - 1], moved,
                 (s == 1 ? 0.05 : 0.4) * std::fabs(moved) + 1e-4 * (1 + std::fabs(expected[s])))
         << "step " << s << ": " << got[s] << ", on the CPU " << expected[s];

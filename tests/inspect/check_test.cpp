@@ -149,10 +149,23 @@ TEST(CheckTexts, FindsLeaksGroupsAndWrongLabels) {
   ASSERT_EQ(check.groups.size(), 1u);
   EXPECT_EQ(check.groups[0].group, "a500");
   EXPECT_GT(check.predicted_right, 0.9);
+  EXPECT_TRUE(check.labels_checked);
   ASSERT_FALSE(check.label_errors.empty());
   EXPECT_EQ(check.label_errors[0].label, "neg");
   EXPECT_EQ(check.label_errors[0].predicted, "pos");
   EXPECT_NE(check.label_errors[0].sample.find("a wonderful film and a great story"), std::string::npos);
+}
+
+// Of 1,500 photographs, 908 labels were listed as contradicted, most of them right.
+TEST(CheckData, LabelsAreNotListedWherePredictionsAreSeldomRight) {
+  const TemporaryDir dir;
+  std::string rows = "text,label\n";
+  for (int i = 0; i < 200; ++i) rows += cat("text number ", i, " of a kind ", i * 7919 % 101, ",", i * 31 % 5, "\n");
+  put(dir / "t.csv", rows);
+  const DataCheck check = check_data(data::Source(dir / "t.csv"));
+  EXPECT_FALSE(check.labels_checked);
+  EXPECT_TRUE(check.label_errors.empty());
+  EXPECT_NE(join(check.notes, " ").find("labels: not checked"), std::string::npos) << join(check.notes, " ");
 }
 
 TEST(CheckData, TablesAreReferredToTheirOwnCommand) {

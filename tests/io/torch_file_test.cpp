@@ -402,6 +402,8 @@ TEST(WeightsFile, TheContentSaysTheFormatNotTheName) {
   expect_error(ErrorKind::checkpoint, {"w.gz", "gunzip"}, [&] { load_weights_file(dir / "w.gz"); });
   put(dir / "other", "just some text");
   expect_error(ErrorKind::checkpoint, {"other", "not a safetensors file"}, [&] { load_weights_file(dir / "other"); });
+  put(dir / "net.onnx", std::string("\x08\x08", 2) + std::string(100, 'x'));
+  expect_error(ErrorKind::checkpoint, {"net.onnx", "is an ONNX file"}, [&] { load_weights_file(dir / "net.onnx"); });
 }
 
 TEST(WeightsFile, AnIndexGathersTheFilesBesideIt) {

@@ -29,8 +29,8 @@ TEST(StateShares, AnOptimizerThatKeepsAPartLeavesTheRestAlone) {
   const Variable w("w", {DType::f32, {2}}, {.a = 1}, Variable::Role::parameter);
   const Variable b("b", {DType::f32, {2}}, {.a = 1}, Variable::Role::parameter);
   optim::AdamW adam(std::vector<Variable>{w, b}, {.lr = 0.1});
-  EXPECT_THROW(adam.keep_part({true}), Error);
-  adam.keep_part({false, true});
+  EXPECT_THROW(adam.keep_states_of({true}), Error);
+  adam.keep_states_of({false, true});
   EXPECT_EQ(adam.states().size(), 3u);  // step, m.b, v.b
   EXPECT_EQ(adam.whole_states().size(), 5u);
   adam.apply({Tensor(Array::of<float>({1, 1}, {2})), Tensor(Array::of<float>({1, 1}, {2}))});

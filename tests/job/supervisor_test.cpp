@@ -49,8 +49,9 @@ TEST_F(Supervisor, StartsAllAgainWhereOneIsKilled) {
       run(3, 1, cat(step("7"), "test $n -gt 1 && exit 0; test $device = 1 && kill -9 $$; sleep 0.3; exit 7"));
   EXPECT_FALSE(end.failed()) << to_string(end);
   ASSERT_EQ(told_.size(), 1u);
-  EXPECT_EQ(told_[0],
-            "rank 1 was killed by signal 9 (Killed); 3 devices resume from the last checkpoint, after step 7");
+  EXPECT_EQ(
+      told_[0],
+      "rank 1 was killed by signal 9 (Killed); last completed step 7; 3 devices restart from the last checkpoint");
   for (int d = 0; d < 3; ++d) EXPECT_EQ(starts(d), 2) << d;
 }
 
@@ -66,7 +67,7 @@ TEST_F(Supervisor, LeavesOutADeviceThatFailsThreeTimesWithinTenSteps) {
   ASSERT_EQ(told_.size(), 3u);
   EXPECT_EQ(told_[2],
             "rank 1 was killed by signal 9 (Killed); its device is skipped, since it failed 3 times within 10 "
-            "steps; 2 devices resume from the last checkpoint, after step 0");
+            "steps; last completed step 0; 2 devices restart from the last checkpoint");
   EXPECT_EQ(starts(1), 3);
   EXPECT_EQ(starts(2), 4);
 }
@@ -93,8 +94,8 @@ TEST_F(Supervisor, LeavesOutADeviceThatIsGone) {
   EXPECT_FALSE(end.failed()) << to_string(end);
   ASSERT_EQ(told_.size(), 1u);
   EXPECT_EQ(told_[0],
-            "rank 1 ended with exit code 4; its device is gone and is skipped; 1 device resumes from the last "
-            "checkpoint, after step 3");
+            "rank 1 ended with exit code 4; its device is gone and is skipped; last completed step 3; 1 device "
+            "restarts from the last checkpoint");
 }
 
 TEST_F(Supervisor, ADeviceThatNeverWasThereEndsTheJob) {

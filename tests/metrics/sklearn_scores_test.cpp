@@ -1,4 +1,5 @@
-// The metrics of 1,000 random cases against scikit-learn's (sklearn_scores.py): equal answers, weights, one class.
+// The metrics of 1,200 random cases against scikit-learn's (sklearn_scores.py): equal answers, weights, one class,
+// several labels or values per sample.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +23,8 @@ struct Draws {
 
 struct Case {
   int64_t classes = 0;
-  Array answers, labels, weights;
+  bool labels = false;
+  Array answers, truths, weights;
 };
 
 Case case_of(uint64_t number) {
@@ -34,38 +36,66 @@ Case case_of(uint64_t number) {
   const bool one_class = d.below(12) == 0, one_answer = d.below(12) == 0;
   const int64_t k = std::max<int64_t>(c.classes, 1);
   c.answers = Array(DType::f32, {n, k});
-  c.labels = Array(c.classes > 0 ? DType::i64 : DType::f32, {n});
+  c.truths = Array(c.classes > 0 ? DType::i64 : DType::f32, {n});
   c.weights = Array(DType::f32, {n});
   for (int64_t i = 0; i < n; ++i) {
     float* const row = c.answers.data<float>() + i * k;
     if (c.classes == 0) {
       row[0] = static_cast<float>(d.below(40)) / 4;
-      c.labels.data<float>()[i] = static_cast<float>(d.below(40)) / 4;
+      c.truths.data<float>()[i] = static_cast<float>(d.below(40)) / 4;
     } else {
       for (int64_t j = 0; j < k; ++j) row[j] = static_cast<float>(1 + d.below(6));
       if (one_answer) row[0] = 50;
       float sum = 0;
       for (int64_t j = 0; j < k; ++j) sum += row[j];
       for (int64_t j = 0; j < k; ++j) row[j] /= sum;
-      c.labels.data<int64_t>()[i] = one_class ? 0 : static_cast<int64_t>(d.below(static_cast<uint64_t>(k)));
+      c.truths.data<int64_t>()[i] = one_class ? 0 : static_cast<int64_t>(d.below(static_cast<uint64_t>(k)));
     }
     c.weights.data<float>()[i] = number % 2 == 1 ? static_cast<float>(1 + d.below(8)) / 4 : 1;
   }
   return c;
 }
 
-TEST(SklearnScores, AreEqualInAThousandRandomCases) {
+Case case_of_several(uint64_t number) {
+  Draws d{number};
+  const auto n = static_cast<int64_t>(8 + d.below(32)), k = static_cast<int64_t>(2 + d.below(4));
+  Case c;
+  c.labels = d.below(2) == 0;
+  const auto rare = static_cast<int64_t>(d.below(6));
+  c.answers = Array(DType::f32, {n, k});
+  c.truths = Array(c.labels ? DType::u8 : DType::f32, {n, k});
+  c.weights = Array(DType::f32, {n});
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j < k; ++j) {
+      c.answers.data<float>()[i * k + j] =
+          c.labels ? static_cast<float>(1 + d.below(62)) / 64 : static_cast<float>(d.below(40)) / 4;
+    }
+    for (int64_t j = 0; j < k; ++j) {
+      if (c.labels) {
+        const bool has = d.below(3) == 0;
+        c.truths.data<uint8_t>()[i * k + j] = has && j != rare ? 1 : 0;
+      } else {
+        c.truths.data<float>()[i * k + j] = static_cast<float>(d.below(40)) / 4;
+      }
+    }
+    c.weights.data<float>()[i] = number % 2 == 1 ? static_cast<float>(1 + d.below(8)) / 4 : 1;
+  }
+  return c;
+}
+
+TEST(SklearnScores, AreEqualInRandomCases) {
   const auto expected =
       nlohmann::json::parse(freight::testing::read_text(source_dir() + "/tests/metrics/sklearn_scores.json"));
-  ASSERT_EQ(expected.size(), 1000u);
+  constexpr uint64_t kCases = 1000;
+  ASSERT_EQ(expected.size(), kCases + 200);
   int64_t compared = 0;
   for (uint64_t number = 0; number < expected.size(); ++number) {
-    const Case c = case_of(number);
-    Truth truth(c.labels);
+    const Case c = number < kCases ? case_of(number) : case_of_several(number);
+    Truth truth(c.truths);
     if (number % 2 == 1) truth.weights = c.weights;
-    const Target target{.classes = static_cast<size_t>(c.classes)};
+    const Target target{.classes = static_cast<size_t>(c.classes), .labels = c.labels};
     for (const std::string& name : metric_names()) {
-      if (name == "auto" || name == "ece" || name.find("deviance") != std::string::npos || name == "quantile_loss") {
+      if (name == "auto" || name.find("deviance") != std::string::npos || name == "quantile_loss") {
         continue;
       }
       Metric metric;
@@ -83,7 +113,7 @@ TEST(SklearnScores, AreEqualInAThousandRandomCases) {
           << "case " << number << ", " << name;
     }
   }
-  EXPECT_GT(compared, 6000);
+  EXPECT_GT(compared, 7000);
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ TEST(Loss, OfValuesMayBeAbsoluteOrHubers) {
   m.loss = Loss::huber;
   EXPECT_NEAR(score(m, x, y).loss.item<double>(), (0.125 + 2.5) / 2, 1e-6);
   EXPECT_NEAR(score(m, x, y, {.reduction = Reduction::sum}).loss.item<double>(), 0.125 + 2.5, 1e-6);
-  EXPECT_FALSE(tells_top1(m));
+  EXPECT_FALSE(has_accuracy(m));
 }
 
 // The losses of two samples of three classes by their definitions, from the same logits.
@@ -143,6 +143,39 @@ TEST(Loss, OfClassesMayBeFocalOrBinaryAndIsWeightedByClass) {
     const Array mixed = Array::of<float>({0, 0, 1, 1, 0, 0}, {2, 3});
     EXPECT_NEAR(of(mixed, {.class_weights = weights}), (2 * want[0] + 0.5 * want[1]) / 2, 1e-5);
   }
+}
+
+TEST(Loss, OfLabelsIsTheMeanBinaryCrossEntropyAndEachHasAProbability) {
+  const DeviceScope on("ref");
+  seed(4);
+  Model m = from_spec(R"({"format":"freight-model-1","name":"t","loss":"multilabel","input":[4],"net":[
+      {"type":"Linear","out":3}]})");
+  const Array has = Array::of<uint8_t>({1, 0, 1, 0, 0, 0}, {2, 3});
+  const Scored scored = score(m, Tensor(kX), Tensor(has));
+  const std::vector<double> z = scored.outputs.to_vector<double>();
+  const std::vector<double> p = answers_of(m, scored.outputs).to_vector<double>();
+  double sum = 0;
+  for (size_t i = 0; i < z.size(); ++i) {
+    sum += std::log1p(std::exp(has.data<uint8_t>()[i] ? -z[i] : z[i]));
+    EXPECT_NEAR(p[i], 1 / (1 + std::exp(-z[i])), 1e-6);
+  }
+  EXPECT_NEAR(scored.loss.item<double>(), sum / 6, 1e-6);
+  const double summed = score(m, Tensor(kX), Tensor(has), {.reduction = Reduction::sum}).loss.item<double>();
+  EXPECT_NEAR(summed, sum / 3, 1e-5) << "over the samples, of each the mean over its labels";
+  EXPECT_FALSE(has_accuracy(m));
+  EXPECT_FALSE(regresses(m.loss));
+  EXPECT_THROW(score(m, Tensor(kX), Tensor(kY)), Error);
+}
+
+TEST(Loss, OfValuesIsInDeviationsOfTheTargetAndPredictionsInItsUnits) {
+  const DeviceScope on("ref");
+  Model m = create("linear_regression", {.input = {4}});
+  for (const nn::NamedVariable& v : m.net->state_dict()) v.variable.set(1.0);  // 3.5 and 3
+  m.target_scale = {.mean = {100}, .deviation = {10}};
+  const Scored scored = score(m, Tensor(kX), Tensor(Array::of<float>({140, 110}, {2})));
+  EXPECT_NEAR(scored.loss.item<double>(), (0.5 * 0.5 + 2 * 2) / 2, 1e-5);
+  EXPECT_EQ(answers_of(m, scored.outputs).to_vector<double>(), (std::vector<double>{135, 130}));
+  EXPECT_EQ(again(m).target_scale.mean, m.target_scale.mean);
 }
 
 TEST(Loss, ATemperatureScalesTheLogitsOfLossAndPredictions) {

@@ -107,7 +107,9 @@ TEST(WeightNames, OwnAndUnknownNamesStayAsTheyAre) {
   }
   const Names own = listed(entries);
   EXPECT_EQ(listed(with_own_names(*model.net, entries)), own);
-  for (nn::NamedArray& e : entries) e.name = "body." + e.name;
+  for (nn::NamedArray& e : entries) e.name = "model.body." + e.name;  // a wrapper, such as Lightning's
+  EXPECT_EQ(listed(with_own_names(*model.net, entries)), own);
+  for (nn::NamedArray& e : entries) e.name += ".other";
   const Names unknown = listed(entries);
   EXPECT_EQ(listed(with_own_names(*model.net, entries)), unknown);
   // A part that does not fit is left for the error of loading.

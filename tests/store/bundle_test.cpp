@@ -55,6 +55,30 @@ void expect_damaged(const std::vector<std::string>& parts, F&& change) {
   expect_error(ErrorKind::checkpoint, all, [&] { load_bundle(path); });
 }
 
+TEST(Bundle, NamesAndScalesOfTargetsAreStoredWithIt) {
+  const TemporaryDir dir;
+  const std::string path = dir / "m.safetensors";
+  Bundle b;
+  b.model = models::create("mlp", {.classes = 2, .input = {1, 28, 28}});
+  b.model.loss = models::Loss::huber;
+  b.model.target_scale = {.mean = {3, -0.1f}, .deviation = {0.7f, 1e6f}};
+  b.preprocessing = {{1, 28, 28}, {0.13f}, {0.31f}};
+  b.targets = {"price", "area"};
+  save_bundle(path, b);
+  const Bundle read = load_bundle(path);
+  EXPECT_EQ(read.targets, b.targets);
+  EXPECT_EQ(read.model.target_scale.mean, b.model.target_scale.mean);
+  EXPECT_EQ(read.model.target_scale.deviation, b.model.target_scale.deviation);
+  for (const char* bad :
+       {R"([{"name": "price"}])", R"([{"mean": 0, "deviation": 0}, {"mean": 0, "deviation": 1}])", "3"}) {
+    io::SafeTensors content = io::load_safetensors(path);
+    content.metadata["targets"] = bad;
+    content.metadata.erase("xxh3_128");
+    io::save_safetensors(path, content);
+    EXPECT_THROW(load_bundle(path), Error) << bad;
+  }
+}
+
 TEST(Bundle, WhatIsNotAsItWasStoredIsRefused) {
   const TemporaryDir dir;
   const std::string path = dir / "m.safetensors";

@@ -172,9 +172,9 @@ TEST(Kinds, NumbersOfSeveralCountriesAreReadAndTold) {
       const double got = cells.columns[0].numbers[i];
       EXPECT_TRUE(got == c.numbers[i] || (std::isnan(got) && std::isnan(c.numbers[i]))) << c.cells[i] << " " << got;
       // A stored model reads the same cell alike.
-      const std::vector<store::Column> learnt = learnt_of(cells.columns[0], typed, {});
+      const std::vector<store::Column> features = features_of(cells.columns[0], typed, {});
       const std::string text = c.cells[i][0] == '"' ? c.cells[i].substr(1, c.cells[i].size() - 2) : c.cells[i];
-      const std::optional<double> again = store::value_in(learnt.at(0), text);
+      const std::optional<double> again = store::value_in(features.at(0), text);
       ASSERT_TRUE(again) << text;
       EXPECT_TRUE(*again == got || (std::isnan(got) && std::isnan(*again))) << text;
     }
@@ -186,7 +186,7 @@ TEST(Kinds, PartsOfDatesThatChangeAreLearntFrom) {
   const auto parts = [](const std::function<std::string(int)>& cell, const std::vector<std::string>& names) {
     const data::Cells cells = column_of("when", 40, cell);
     std::vector<std::string> found;
-    for (const store::Column& c : learnt_of(cells.columns[0], type_of(cells.columns[0], "t.csv", {}), names)) {
+    for (const store::Column& c : features_of(cells.columns[0], type_of(cells.columns[0], "t.csv", {}), names)) {
       EXPECT_EQ(c.source_name(), "when");
       EXPECT_FALSE(c.words);
       found.push_back(c.name);

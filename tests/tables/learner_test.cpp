@@ -27,7 +27,7 @@ class Halfway : public store::RowModel {
  public:
   explicit Halfway(Array centres) : centres_(std::move(centres)) {}
   int64_t outputs() const override { return centres_.shape()[0]; }
-  bool tells_classes() const override { return true; }
+  bool predicts_classes() const override { return true; }
   Array run(const Array& rows) const override {
     const int64_t n = rows.shape()[0], width = rows.shape()[1], k = outputs();
     Array out(DType::f32, {n, k});
@@ -616,7 +616,7 @@ TEST_F(Tables, RealTablesAreTheYardstickOfTheirData) {
     config_.output_dir = cat(dir_.path(), "/", c.target);
     const train::Result r = run();
     const store::Bundle bundle = store::load_bundle(r.model_path);
-    EXPECT_EQ(bundle.rows->tells_classes(), c.classes);
+    EXPECT_EQ(bundle.rows->predicts_classes(), c.classes);
     const train::Measurement m = train::learner_of(bundle).measure(bundle, r.model_path, {});
     EXPECT_EQ(m.figures.loss, r.test.loss);
     EXPECT_EQ(m.figures.top1, r.test.top1);

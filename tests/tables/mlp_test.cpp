@@ -196,7 +196,7 @@ TEST_F(MlpRuns, ValuesAreToldInTheUnitsOfTheirColumn) {
   const train::Result result = run();
   EXPECT_LT(result.test.loss, loss_of("linear") / 2);
   const store::Bundle bundle = store::load_bundle(result.model_path);
-  EXPECT_FALSE(bundle.rows->tells_classes());
+  EXPECT_FALSE(bundle.rows->predicts_classes());
 }
 
 TEST_F(MlpRuns, ProbabilitiesOfManyClassesAddUpAndOddCellsAreAnswered) {

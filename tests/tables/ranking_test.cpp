@@ -11,11 +11,11 @@
 #include "freight/metrics/scores.h"
 #include "freight/report/examine.h"
 #include "freight/store/bundle.h"
-#include "freight/tables/leaderboard.h"
 #include "freight/tables/learners.h"
 #include "freight/tables/row_parts.h"
 #include "freight/tables/table.h"
 #include "freight/tables/xgboost_learner.h"
+#include "freight/train/leaderboard.h"
 #include "freight/train/trainer.h"
 #include "tests/tables/table_runs.h"
 
@@ -105,7 +105,7 @@ TEST_F(RankingTest, AStoredRankingIsMeasuredAnsweredAndReportedAlike) {
     EXPECT_GT(*r.test.metric, 0.95) << objective;
     EXPECT_NEAR(r.test.loss, 1 - *r.test.metric, 1e-12);
     store::Bundle bundle = store::load_bundle(r.model_path);
-    EXPECT_TRUE(bundle.rows->ranks());
+    EXPECT_TRUE(bundle.rows->is_ranking());
     const auto& learner = dynamic_cast<const tables::RowLearner&>(train::learner_of(bundle));
     const train::Measurement m = learner.measure(store::load_bundle(r.model_path), r.model_path, {});
     ASSERT_FALSE(m.scores.empty());
@@ -158,7 +158,7 @@ TEST_F(RankingTest, FoldsAndTuningGoByNdcg) {
   config_.time_budget = "60s";
   const train::Result r = run();
   ASSERT_TRUE(r.comparison);
-  const tables::Leaderboard board = tables::leaderboard_in(r.comparison->json);
+  const train::Leaderboard board = train::leaderboard_in(r.comparison->json);
   EXPECT_EQ(board.metric, "ndcg@5");
   EXPECT_TRUE(board.higher);
   EXPECT_EQ(board.standings.front().learner, "gbdt");

@@ -350,10 +350,15 @@ TEST_F(Reading, ColumnsWithoutAKnownCellAreTold) {
 // An index that pandas or R wrote is none of the columns to learn from.
 TEST_F(Reading, IndexColumnsAreIgnored) {
   const auto cells = [](int i) { return cat(i * 37 % 50, ",", i % 7, ".5,", i % 2 ? "rose" : "daisy"); };
-  for (const char* header : {",a,kind", "Unnamed: 0,a,kind", "\"\",a,kind", "a,kind", "index,a,kind"}) {
+  for (const char* header : {"Unnamed: 0,a,kind", "index,a,kind"}) {
     const RowData data = read_table({.data = file("i.csv", header, 50, cells), .target = "kind"});
     EXPECT_EQ(names(data.shape.columns), "a") << header;
     expect_told(data.notes, {"ignored columns: ", "(identifier"});
+  }
+  for (const char* header : {",a,kind", "\"\",a,kind", "a,kind"}) {
+    const RowData data = read_table({.data = file("i.csv", header, 50, cells), .target = "kind"});
+    EXPECT_EQ(names(data.shape.columns), "a") << header;
+    expect_told(data.warnings, {"ignored column_1 (identifier: the header has no name for it", "--types"});
   }
 }
 
@@ -367,6 +372,18 @@ TEST_F(Reading, SpellingsThatAreMissingAmongDatesOrAsSaidAreNoted) {
   EXPECT_EQ(d.columns[0].missing, 5);
   EXPECT_EQ(d.columns[0].note, "'-' (5 values) read as missing values");
   EXPECT_EQ(d.columns[1].note, "'?' (4 values) read as missing values");
+}
+
+// The listing called the only feature an identifier, which training used.
+TEST_F(Reading, TheOnlyFeatureIsListedAsTrainingUsesIt) {
+  const auto cells = [](int i) { return cat(i + 1, ",", i % 7, ".5"); };
+  const std::string two = file("two.csv", "day_number,sales", 40, cells);
+  EXPECT_EQ(names(read_table({.data = two, .target = "sales"}).shape.columns), "day_number");
+  EXPECT_EQ(describe_table(two, "", "").columns[0].kind, "integer");
+  const std::string three =
+      file("three.csv", "day_number,sales,shops", 40, [&](int i) { return cat(cells(i), ",", i % 3); });
+  EXPECT_EQ(names(read_table({.data = three, .target = "sales"}).shape.columns), "shops");
+  EXPECT_EQ(describe_table(three, "", "").columns[0].kind, "identifier");
 }
 
 TEST_F(Reading, RowsWithoutAnyValueAreNoted) {

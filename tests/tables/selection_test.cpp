@@ -29,7 +29,7 @@ class OneAnswer : public store::RowModel {
  public:
   explicit OneAnswer(double value) : value_(Array::of<float>({static_cast<float>(value)}, {1})) {}
   int64_t outputs() const override { return 1; }
-  bool tells_classes() const override { return false; }
+  bool predicts_classes() const override { return false; }
   Array run(const Array& rows) const override {
     Array out(DType::f32, {rows.shape()[0], 1});
     std::fill_n(out.data<float>(), out.numel(), value_.data<float>()[0]);
@@ -209,7 +209,7 @@ TEST_F(Selection, TheTestPartIsNeverSeenBeforeItIsMeasured) {
   }
   EXPECT_EQ(learner_->fits.back().train.size(), 72u) << "a learner that reads held-out rows has a tenth of its own";
   ASSERT_TRUE(r.comparison);
-  const Leaderboard board = leaderboard_in(r.comparison->json);
+  const train::Leaderboard board = train::leaderboard_in(r.comparison->json);
   EXPECT_EQ(board.metric, "rmse");
   ASSERT_EQ(board.standings.size(), 1u);
   EXPECT_EQ(board.standings[0].folds, 4);
@@ -288,12 +288,12 @@ TEST_F(Selection, HalvingFindsTheBestOfManySettings) {
   double mean = 0;
   for (const float v : data.train.labels.to_vector<float>()) mean += static_cast<double>(v) / 80;
   ASSERT_TRUE(r.comparison);
-  const Leaderboard board = leaderboard_in(r.comparison->json);
+  const train::Leaderboard board = train::leaderboard_in(r.comparison->json);
   EXPECT_EQ(board.standings[0].settings, cat("--epochs ", std::llround(mean)));
   EXPECT_EQ(board.standings.size(), 61u) << "each is a line";
-  EXPECT_EQ(std::count_if(board.standings.begin(), board.standings.end(),
-                          [](const tables::ModelScore& s) { return s.whole; }),
-            4)
+  EXPECT_EQ(
+      std::count_if(board.standings.begin(), board.standings.end(), [](const train::ModelScore& s) { return s.whole; }),
+      4)
       << "the usual settings and three that were left";
   EXPECT_LT(learner_->fits.size(), 60u + 20 + 7 + 3 * 5 + 5 + 5) << "most see one fold of few rows";
   const store::Bundle bundle = store::load_bundle(r.model_path);
@@ -308,7 +308,7 @@ TEST_F(Selection, WithoutXgboostTheOthersAreComparedAndTheReasonIsTold) {
   config_.model = "auto";
   const train::Result r = run();
   ASSERT_TRUE(r.comparison);
-  const Leaderboard board = leaderboard_in(r.comparison->json);
+  const train::Leaderboard board = train::leaderboard_in(r.comparison->json);
   EXPECT_EQ(board.standings[0].folds, 5);
   std::set<std::string> left_out;
   for (const std::string& reason : board.left_out) {
@@ -337,17 +337,17 @@ TEST_F(Selection, AutoFitsTheBestToAllRowsAndStoresItAsThatLearner) {
   config_.time_budget = "1h";
   const train::Result r = run();
   ASSERT_TRUE(r.comparison);
-  const Leaderboard board = leaderboard_in(r.comparison->json);
+  const train::Leaderboard board = train::leaderboard_in(r.comparison->json);
   const store::Bundle bundle = store::load_bundle(r.model_path);
   EXPECT_NE(bundle.learner, "logistic");
   EXPECT_EQ(bundle.learner, board.standings[0].learner);
   EXPECT_GT(*r.test.top1, 95.0);
   std::map<std::string, int> lines;
-  for (const tables::ModelScore& s : board.standings) ++lines[s.learner];
+  for (const train::ModelScore& s : board.standings) ++lines[s.learner];
   EXPECT_EQ(lines["gbdt"], 4) << "in two settings, and two that were drawn";
   EXPECT_EQ(lines["forest"], 3);
   EXPECT_EQ(lines["logistic"], 1);
-  for (const std::string& line : tables::lines_of(board)) EXPECT_EQ(line.find("nan"), std::string::npos) << line;
+  for (const std::string& line : train::lines_of(board)) EXPECT_EQ(line.find("nan"), std::string::npos) << line;
 }
 
 TEST_F(Selection, AutoTriesTreesThatSeeAPartUnlessTheUserSaysWhichPart) {
@@ -406,7 +406,7 @@ TEST_F(Selection, AStopKeepsTheBestSoFarAndSaysSo) {
   const train::Result r = train::train(config_, observer, {}, {"train"});
   EXPECT_EQ(r.ended, train::Ended::by_observer);
   ASSERT_TRUE(r.comparison);
-  const Leaderboard board = leaderboard_in(r.comparison->json);
+  const train::Leaderboard board = train::leaderboard_in(r.comparison->json);
   EXPECT_GE(board.standings[0].folds, 2);
   EXPECT_LT(board.standings[0].folds, 10);
   EXPECT_EQ(store::load_bundle(r.model_path).learner, "remembering");
@@ -420,7 +420,7 @@ TEST_F(Selection, ATimeThatIsOverLeavesTheFirstLearner) {
   config_.time_budget = "0.000001s";
   const train::Result r = run();
   ASSERT_TRUE(r.comparison);
-  const Leaderboard board = leaderboard_in(r.comparison->json);
+  const train::Leaderboard board = train::leaderboard_in(r.comparison->json);
   EXPECT_EQ(board.standings.size(), 1u);
   EXPECT_EQ(board.standings[0].folds, 1);
   EXPECT_EQ(store::load_bundle(r.model_path).learner, "ridge");
@@ -445,7 +445,7 @@ TEST_F(Selection, AThresholdIsChosenForTheMetricStoredAndUsed) {
   const auto f1 = std::find_if(before.scores.begin(), before.scores.end(), [](auto& s) { return s.name == "f1"; });
   EXPECT_GT(m.scores.front().value, f1 == before.scores.end() ? 0.0 : f1->value + 0.1);
   const float low = static_cast<float>(*bundle.threshold), over[] = {1 - low - 0.01f, low + 0.01f};
-  EXPECT_EQ(bundle.told(over, 2), 1);
+  EXPECT_EQ(bundle.predicted(over, 2), 1);
   config_.threshold = 0.3;
   config_.output_dir = dir_ / "said";
   EXPECT_EQ(store::load_bundle(run().model_path).threshold, 0.3);

@@ -65,7 +65,7 @@ Trained trained(models::Model (*make)(), int64_t parts) {
 
 TEST(TrainStep, PartsOfABatchTrainAsTheWholeBatchDoes) {
   const Trained whole = trained(smooth_net, 1);
-  for (const int64_t parts : {2, 5, 24}) {  // 5 leaves a shorter last part
+  for (const int64_t parts : {2, 5, 24}) {  // 5 makes one part of 4 and four of 5
     SCOPED_TRACE(parts);
     const Trained cut = trained(smooth_net, parts);
     for (size_t i = 0; i < whole.losses.size(); ++i) EXPECT_NEAR(cut.losses[i], whole.losses[i], 1e-5);
@@ -196,6 +196,34 @@ TEST(TrainStep, PartsNeedLessMemoryForTheSameWork) {
   const Trained whole = trained(resnet, 1), cut = trained(resnet, 4);
   EXPECT_LT(cut.summary.arena_bytes, whole.summary.arena_bytes / 3);
   EXPECT_NEAR(cut.summary.flops / whole.summary.flops, 1.0, 0.02);
+}
+
+// 9 samples in 4 parts were three of 3, and 10 were 3, 3, 3 and 1, which BatchNorm refused.
+TEST(TrainStep, PartsDifferByAtMostOneSample) {
+  const DeviceScope on("cpu");
+  const models::Model model = smooth_net();
+  model.net->train();
+  optim::SGD sgd(model.net->parameters(), {.lr = 0.05});
+  TrainStep step(model, sgd, nullptr, {.parts = 4}, {});
+  const auto parts_of = [&](int64_t count) {
+    const Array x = random_images({count, 1, 28, 28}), y = labels(count);
+    std::vector<std::string> parts;
+    for (const TrainStep::Run& run : step.plans({x.dtype(), x.shape()}, {y.dtype(), y.shape()})) {
+      const Graph& g = run.plan->graph();
+      const std::vector<Value> inputs = g.leaves(Op::input);
+      if (inputs.size() == 3) parts.push_back(cat(run.times, " x ", g.type(inputs[0]).shape[0]));
+    }
+    std::sort(parts.begin(), parts.end());
+    EXPECT_TRUE(std::isfinite(step.run(x, y).loss)) << count;
+    return join(parts, ", ");
+  };
+  EXPECT_EQ(parts_of(8), "4 x 2");
+  EXPECT_EQ(parts_of(9), "1 x 3, 3 x 2");
+  EXPECT_EQ(parts_of(10), "2 x 2, 2 x 3");
+  EXPECT_EQ(parts_of(3), "3 x 1");
+  const Type x{DType::f32, {10, 1, 28, 28}}, y{DType::i64, {10}};
+  EXPECT_EQ(step.part_of(10), 3);
+  EXPECT_EQ(step.trainable(x, y), 10);
 }
 
 TEST(TrainStep, ALossThatIsNotFiniteLeavesTheModelAsItWas) {

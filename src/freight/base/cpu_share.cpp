@@ -147,8 +147,8 @@ class Monitor {
  private:
   static constexpr auto kPeriod = std::chrono::milliseconds(200);
   static constexpr double kBusy = 0.3, kQuiet = 0.15;  // processors that others use: sleep soon above, spin again below
-  static constexpr double kAll = 1e9;    // processors, before the first sample: as many as anybody asks for
-  static constexpr int kToldAfter = 25;  // samples, 5 seconds: a short burst of others is not worth a line
+  static constexpr double kAll = 1e9;        // processors, before the first sample: as many as anybody asks for
+  static constexpr int kReportedAfter = 25;  // samples, 5 seconds: a short burst of others is not worth a line
 
   Monitor() : processors_(allowed_processors()), ticks_per_second_(static_cast<double>(sysconf(_SC_CLK_TCK))) {
     if (processors_.empty() || read_busy() <= 0) return;
@@ -203,13 +203,13 @@ class Monitor {
     } else {
       workers_.release(processors_);
     }
-    tell(all - now < all - 0.5 && omp_get_max_threads() > 1);
+    report(all - now < all - 0.5 && omp_get_max_threads() > 1);
   }
 
-  void tell(bool fewer) {
+  void report(bool fewer) {
     fewer_for_ = fewer ? fewer_for_ + 1 : 0;
-    if (fewer_for_ != kToldAfter || told_) return;
-    told_ = true;
+    if (fewer_for_ != kReportedAfter || reported_) return;
+    reported_ = true;
     logging::warn(cat("other programs use ", fixed(others(), 1), " of ", processors_.size(),
                       " cores: using fewer threads meanwhile (FREIGHT_SHARE_CPUS=0: use all threads)"));
   }
@@ -225,7 +225,7 @@ class Monitor {
   std::optional<ShortSpins> short_spins_;
   Workers workers_;
   int fewer_for_ = 0;
-  bool told_ = false;
+  bool reported_ = false;
 };
 
 }  // namespace

@@ -40,8 +40,6 @@ class DeviceCollectives {
   virtual void abort(const std::string& why) = 0;
   // data (count) becomes the sum of all ranks' data.
   virtual void all_reduce(void* data, int64_t count, DType dtype) = 0;
-  // from (W, count), to (count): rank r gets the sum of all ranks' from[r].
-  virtual void reduce_scatter(const void* from, void* to, int64_t count, DType dtype) = 0;
   // from (count), to (W, count): to[r] is rank r's `from`.
   virtual void all_gather(const void* from, void* to, int64_t count, DType dtype) = 0;
   // data (count) of every rank becomes that of rank `root`.

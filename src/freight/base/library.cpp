@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "freight/base/env.h"
+#include "freight/base/python_packages.h"
 #include "freight/base/strings.h"
 
 namespace freight {
@@ -40,17 +41,9 @@ std::vector<std::string> usual_places(LibraryKind kind) {
                                      std::string("/usr/local/cuda-[0-9]*"), std::string("/opt/cuda")}) {
     if (!toolkit.empty()) places.insert(places.end(), {toolkit + "/lib64", toolkit + "/lib"});
   }
-  for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
-    if (const std::string prefix = env::get(name); !prefix.empty()) {
-      places.push_back(prefix + "/lib/python3*/site-packages/nvidia/*/lib");
-      places.push_back(prefix + "/lib");
-    }
-  }
-  if (const std::string home = env::get("HOME"); !home.empty()) {
-    places.push_back(home + "/.local/lib/python3*/site-packages/nvidia/*/lib");
-  }
-  places.emplace_back("/usr/local/lib/python3*/*-packages/nvidia/*/lib");
-  places.emplace_back("/usr/lib/python3*/*-packages/nvidia/*/lib");
+  for (const std::string& packages : active_python_packages()) places.push_back(packages + "/nvidia/*/lib");
+  if (const std::string conda = env::get("CONDA_PREFIX"); !conda.empty()) places.push_back(conda + "/lib");
+  for (const std::string& packages : other_python_packages()) places.push_back(packages + "/nvidia/*/lib");
   return places;
 }
 

@@ -56,11 +56,11 @@ int largest_pool() {
   return most;
 }
 
-// OpenMP's number holds for every thread that starts a region anew, so each is told once.
+// OpenMP's number holds for every thread that starts a region anew, so each is limited once.
 void limit_pool() {
-  thread_local bool told = false;
-  if (told || omp_in_parallel()) return;
-  told = true;
+  thread_local bool limited = false;
+  if (limited || omp_in_parallel()) return;
+  limited = true;
   static const int kMost = largest_pool();
   if (omp_get_max_threads() > kMost) omp_set_num_threads(kMost);
 }

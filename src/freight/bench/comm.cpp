@@ -105,8 +105,8 @@ CommCost fit_cost(const std::vector<CommFigure>& figures) {
   if (c.per_byte < 0) c = {.start = u1 / uu, .per_byte = 0};
   for (const CommFigure& f : figures) {
     if (f.median <= 0) continue;
-    const double told = c.start + c.per_byte * static_cast<double>(f.bytes);
-    c.worst = std::max(c.worst, std::abs(told / f.median - 1));
+    const double fitted = c.start + c.per_byte * static_cast<double>(f.bytes);
+    c.worst = std::max(c.worst, std::abs(fitted / f.median - 1));
   }
   return c;
 }

@@ -59,12 +59,12 @@ std::vector<std::string> findings(const LinalgTimes& times) {
   std::vector<std::string> out;
   if (times.figures.empty()) return out;
   const std::string& base = times.figures.front().device;
-  std::vector<std::string> told;
+  std::vector<std::string> named;
   for (const LinalgFigure& f : times.figures) {
     const std::string key = cat(f.device, " ", f.op, " ", to_string(f.dtype));
     const bool known = figure_at(times, base, f) && f.seconds > 0;
-    if (f.device == base || !known || std::find(told.begin(), told.end(), key) != told.end()) continue;
-    told.push_back(key);
+    if (f.device == base || !known || std::find(named.begin(), named.end(), key) != named.end()) continue;
+    named.push_back(key);
     const auto first = wins_from(times, base, f.device, f.op, f.dtype);
     out.push_back(cat(f.op, " ", to_string(f.dtype), ": ", f.device, " is ",
                       first ? cat("faster than ", base, " from n = ", *first, " on")

@@ -75,9 +75,6 @@ void TimedComm::timed(DType dtype, F call) {
 void TimedComm::all_reduce(void* data, int64_t count, DType dtype) {
   timed(dtype, [&] { timed_->all_reduce(data, count, dtype); });
 }
-void TimedComm::reduce_scatter(const void* from, void* to, int64_t count, DType dtype) {
-  timed(dtype, [&] { timed_->reduce_scatter(from, to, count, dtype); });
-}
 void TimedComm::all_gather(const void* from, void* to, int64_t count, DType dtype) {
   timed(dtype, [&] { timed_->all_gather(from, to, count, dtype); });
 }

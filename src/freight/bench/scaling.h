@@ -27,7 +27,6 @@ class TimedComm final : public comm::Comm {
   int world() const override { return timed_->world(); }
   bool over_network() const override { return timed_->over_network(); }
   void all_reduce(void* data, int64_t count, DType dtype) override;
-  void reduce_scatter(const void* from, void* to, int64_t count, DType dtype) override;
   void all_gather(const void* from, void* to, int64_t count, DType dtype) override;
   void broadcast(void* data, int64_t count, DType dtype, int root) override;
   void barrier() override;

@@ -43,6 +43,11 @@ Array random_targets(const models::Model& model, int64_t batch, const Array& x, 
     for (int64_t i = 0; i < y.numel(); ++i) y.data<float>()[i] = rng.normal();
     return y;
   }
+  if (model.loss == models::Loss::multilabel) {
+    Array y(DType::u8, {batch, outputs});
+    for (int64_t i = 0; i < y.numel(); ++i) y.data<uint8_t>()[i] = static_cast<uint8_t>(rng.below(2));
+    return y;
+  }
   Array y(DType::i64, {batch});
   for (int64_t i = 0; i < y.numel(); ++i) y.data<int64_t>()[i] = rng.below(outputs);
   return y;

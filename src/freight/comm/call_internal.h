@@ -40,6 +40,22 @@ inline std::string to_string(const Call& call) {
              call.which == Collective::broadcast ? cat(" from rank ", call.root) : "");
 }
 
+// The last known position of a rank: "rank 2 was last in barrier at step 7"; `call` is null before its first one.
+inline std::string position_of(int rank, const Call* call, int64_t step) {
+  if (!call) return cat("rank ", rank, " has not been in a collective yet");
+  return cat("rank ", rank, " was last in ", *call, " at step ", step);
+}
+
+inline std::string process_text(int64_t process, const std::string& host) {
+  return cat("its process ", process, " on host ", host);
+}
+
+// "rank 2 failed: its process 12 on host b ended or was killed; rank 2 was last in barrier at step 7"
+inline std::string failure_of(int rank, const std::string& process, const std::string& how,
+                              const std::string& position) {
+  return cat("rank ", rank, " failed: ", process, " ", how, "; ", position);
+}
+
 // Throws Error(usage) for a negative or too large count, and for a root that is not a rank.
 inline void check_call(const Call& call, int world) {
   const char* const op = to_string(call.which);

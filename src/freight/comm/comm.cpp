@@ -6,7 +6,6 @@ namespace freight::comm {
 const char* to_string(Collective collective) {
   switch (collective) {
     case Collective::all_reduce: return "all_reduce";
-    case Collective::reduce_scatter: return "reduce_scatter";
     case Collective::all_gather: return "all_gather";
     case Collective::broadcast: return "broadcast";
     case Collective::barrier: break;

@@ -11,7 +11,7 @@
 
 namespace freight::comm {
 
-enum class Collective : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, barrier };
+enum class Collective : uint8_t { all_reduce, all_gather, broadcast, barrier };
 const char* to_string(Collective collective);
 
 // Every call below is made by all ranks, in the same order and with the same count, type and root, each from one thread
@@ -36,8 +36,6 @@ class Comm {
 
   // data (count) becomes the sum of all ranks' data.
   virtual void all_reduce(void* data, int64_t count, DType dtype) = 0;
-  // from (W, count), to (count): rank r gets the sum of all ranks' from[r]. The two must not overlap.
-  virtual void reduce_scatter(const void* from, void* to, int64_t count, DType dtype) = 0;
   // from (count), to (W, count): to[r] is rank r's `from`. `from` may be its own place in `to`.
   virtual void all_gather(const void* from, void* to, int64_t count, DType dtype) = 0;
   // data (count) of every rank becomes that of rank `root`.
@@ -55,7 +53,7 @@ class Comm {
   // by them.
   virtual std::vector<double> waited() const = 0;
 
-  // Describes a rank that is known to be lost: "rank 2 is lost: its process 12 on host b ended or was killed; ...". ""
+  // Describes a rank that is known to be lost: "rank 2 failed: its process 12 on host b ended or was killed; ...". ""
   // if none is known. Waits outside of collectives, as of devices for each other, ask this and whereabouts(), from any
   // thread.
   virtual std::string lost() const { return {}; }

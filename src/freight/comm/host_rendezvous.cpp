@@ -44,13 +44,11 @@ struct Answer {
 };
 
 constexpr int kMostRanks = 1024;  // on one host
-// Seconds between two checks of whether the rendezvous was cancelled.
-constexpr double kAskIfCalledOff = 0.02;
 
-bool is_called_off(const HostRendezvousPlan& plan) { return plan.called_off && plan.called_off(); }
+bool is_cancelled(const HostRendezvousPlan& plan) { return plan.cancelled && plan.cancelled(); }
 // The seconds, of `left`, until the next check.
 double until_asked(const HostRendezvousPlan& plan, double left) {
-  return plan.called_off ? std::min(left, kAskIfCalledOff) : left;
+  return plan.cancelled ? std::min(left, kCancelCheckSeconds) : left;
 }
 
 struct Address {
@@ -148,7 +146,7 @@ class Host {
     while (arrived_ < plan_.world) {
       const double left = plan_.timeout - seconds_since(start);
       if (left <= 0) refuse(ErrorKind::peer_lost, missing_ranks(came_, plan_.timeout) + acceptor_.shortage());
-      if (is_called_off(plan_)) refuse(ErrorKind::peer_lost, "the rendezvous was cancelled");
+      if (is_cancelled(plan_)) refuse(ErrorKind::peer_lost, kCancelled);
       look(until_asked(plan_, left));
     }
     // Strangers, and connections that still wait, must not hold file descriptors that the job needs.
@@ -264,7 +262,7 @@ class Visitor {
       const double wait = std::min(until_asked(plan_, left), 3600.0);
       ready = left > 0 ? ::poll(&p, 1, static_cast<int>(wait * 1e3) + 1) : 0;
       if (left <= 0) throw_lost(cat("rank 0 did not respond within ", plan_.timeout, " s"));
-      if (ready <= 0 && is_called_off(plan_)) throw_lost("the rendezvous was cancelled");
+      if (ready <= 0 && is_cancelled(plan_)) throw_lost(kCancelled);
     } while (ready <= 0);
     return receive();
   }
@@ -289,7 +287,7 @@ class Visitor {
       if (seconds_since(start_) > plan_.timeout) {
         throw_lost(cat("rank 0 did not respond within ", plan_.timeout, " s in the rendezvous '", plan_.job, "'"));
       }
-      if (is_called_off(plan_)) throw_lost("the rendezvous was cancelled");
+      if (is_cancelled(plan_)) throw_lost(kCancelled);
       std::this_thread::sleep_for(kAgain);
     }
   }

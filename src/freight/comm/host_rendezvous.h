@@ -22,7 +22,7 @@ struct HostRendezvousPlan {
   size_t bytes = 0;      // of the memory file
   double timeout = 120;  // seconds
   // Polled: true cancels the rendezvous, which then throws Error(peer_lost).
-  std::function<bool()> called_off = {};
+  std::function<bool()> cancelled = {};
 };
 
 // Returns when all ranks have joined. Throws Error(peer_lost) that names the ranks which did not join in time, or ended

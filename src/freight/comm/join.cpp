@@ -107,7 +107,7 @@ NetworkPlan network_plan(const Launch& launch, const JobOptions& options) {
   plan.on_host_of_rank_zero = launch.rank == launch.local_rank;  // launchers number the ranks host by host
   plan.interface = options.interface.empty() ? env::get("FREIGHT_INTERFACE") : options.interface;
   plan.timeout = options.timeout;
-  plan.called_off = options.called_off;
+  plan.cancelled = options.cancelled;
   if (plan.host.empty() && !plan.several_hosts) plan.host = "127.0.0.1";
   return plan;
 }
@@ -178,7 +178,7 @@ Transport transport_for(const Launch& launch, const JobOptions& options) {
 std::unique_ptr<Comm> join_job(const Launch& launch, const JobOptions& options) {
   switch (transport_for(launch, options)) {
     case Transport::gloo: return join_by_gloo(launch, options);
-    default: return join_shared_memory(launch, {.timeout = options.timeout, .called_off = options.called_off});
+    default: return join_shared_memory(launch, {.timeout = options.timeout, .cancelled = options.cancelled});
   }
 }
 

@@ -24,7 +24,7 @@ struct JobOptions {
   std::string token_file = {};  // --token-file: holds the job's secret, and is made by rank 0 where it is
                                 // missing; "": FREIGHT_TOKEN_FILE, else the text of FREIGHT_TOKEN
   // Polled: true cancels the rendezvous, which then throws Error(peer_lost).
-  std::function<bool()> called_off = {};
+  std::function<bool()> cancelled = {};
 };
 
 // The transport that the options or FREIGHT_COMM request.

@@ -1,4 +1,4 @@
-// The error text of a rendezvous, on one host or over a network, that ends at its timeout.
+// The error texts of a rendezvous, on one host or over a network, that ends at its timeout or is cancelled.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,7 +7,11 @@
 
 namespace freight::comm {
 
-// Names the ranks that are missing: "ranks 1, 3 did not come within 120 s". came[r] is true if rank r has joined; at
+// Seconds between two checks of whether the rendezvous was cancelled.
+inline constexpr double kCancelCheckSeconds = 0.02;
+inline constexpr const char* kCancelled = "the rendezvous was cancelled";
+
+// Names the ranks that are missing: "ranks 1, 3 did not respond within 120 s". came[r] is true if rank r has joined; at
 // most sixteen ranks are named.
 inline std::string missing_ranks(const std::vector<bool>& came, double timeout) {
   std::vector<std::string> missing;

@@ -60,7 +60,6 @@ class NetworkComm final : public Comm {
   int world() const override { return world_; }
   bool over_network() const override { return true; }
   void all_reduce(void* data, int64_t count, DType dtype) override;
-  void reduce_scatter(const void* from, void* to, int64_t count, DType dtype) override;
   void all_gather(const void* from, void* to, int64_t count, DType dtype) override;
   void broadcast(void* data, int64_t count, DType dtype, int root) override;
   void barrier() override;
@@ -301,8 +300,7 @@ void NetworkComm::compare_heads() {
     Head theirs;
     std::memcpy(&theirs, head_of(r), sizeof(theirs));
     if (theirs.leaves != 0) {
-      give_up(ErrorKind::peer_lost,
-              cat("rank ", r, " failed: ", dog_->process_of(r), " left the job; ", dog_->last_seen(r)));
+      give_up(ErrorKind::peer_lost, failure_of(r, dog_->process_of(r), "left the job", dog_->last_seen(r)));
     }
     dog_->saw(r, {.calls = theirs.calls, .call = theirs.call, .step = theirs.step, .inside = true});
     if (theirs.call == call_.packed()) continue;
@@ -399,40 +397,6 @@ void NetworkComm::all_reduce(void* data, int64_t count, DType dtype) {
   }
   exchange_heads(nullptr, 0);
   bytes*(world_ - 1) <= kWholeSent ? sum_whole(own, count, dtype) : sum_slices(own, count, dtype);
-}
-
-void NetworkComm::reduce_scatter(const void* from, void* to, int64_t count, DType dtype) {
-  check_summable("reduce_scatter", dtype);
-  const Scope scope(*this);
-  begin({Collective::reduce_scatter, dtype, 0, count});
-  exchange_heads(nullptr, 0);
-  const int64_t size = bytes_of(dtype), slice_bytes = slice_bytes_for(world_), most = slice_bytes / size;
-  const int64_t chunks = (count + most - 1) / most;
-  const char* const source = static_cast<const char*>(from);
-  inbox(0, 0, slice_bytes);
-  std::array<std::vector<Transfer*>, 2> brought;
-  const auto bring = [&](int64_t chunk) {
-    const int64_t at = chunk * most, n = std::min(most, count - at);
-    const uint64_t slot = slot_ + static_cast<uint64_t>(chunk);
-    for (int i = 1; i < world_; ++i)
-      receive((rank_ + i) % world_, inbox(chunk, (rank_ + i) % world_, slice_bytes), n * size, slot);
-    brought[chunk & 1] = std::move(receives_);
-    receives_.clear();
-    for (int i = 1; i < world_; ++i) {
-      const int r = (rank_ + i) % world_;
-      send(r, source + (r * count + at) * size, n * size, slot);
-    }
-  };
-  if (chunks > 0) bring(0);
-  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    if (chunk + 1 < chunks) bring(chunk + 1);
-    await_all(brought[chunk & 1]);
-    const int64_t at = chunk * most, n = std::min(most, count - at);
-    sum_parts(source + (rank_ * count + at) * size, inbox(chunk, 0, slice_bytes), slice_bytes,
-              static_cast<char*>(to) + at * size, n, dtype);
-  }
-  slot_ += static_cast<uint64_t>(chunks);
-  await_all(sends_);
 }
 
 void NetworkComm::all_gather(const void* from, void* to, int64_t count, DType dtype) {

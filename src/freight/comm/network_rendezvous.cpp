@@ -35,11 +35,8 @@ using Clock = std::chrono::steady_clock;
 
 // Seconds that a connection has to send its greeting: it may not come from a rank.
 constexpr double kGreetingSeconds = 10;
-// Seconds between two checks of whether the rendezvous was cancelled.
-constexpr double kLookForCall = 0.05;
-constexpr const char* kCalledOff = "the rendezvous was cancelled";
 
-bool is_called_off(const NetworkPlan& plan) { return plan.called_off && plan.called_off(); }
+bool is_cancelled(const NetworkPlan& plan) { return plan.cancelled && plan.cancelled(); }
 
 struct Greeting {
   std::array<char, 8> magic = kMagic;
@@ -124,8 +121,8 @@ class TcpHost {
     while (arrived_ < plan_.world) {
       const double left = plan_.timeout - seconds_since(start);
       if (left <= 0) refuse(ErrorKind::peer_lost, missing());
-      if (is_called_off(plan_)) refuse(ErrorKind::peer_lost, kCalledOff);
-      look(std::min(left, plan_.called_off ? kLookForCall : 1.0));
+      if (is_cancelled(plan_)) refuse(ErrorKind::peer_lost, kCancelled);
+      look(std::min(left, plan_.cancelled ? kCancelCheckSeconds : 1.0));
     }
     NetworkRendezvous rendezvous;
     rendezvous.sockets.resize(ranks());
@@ -419,7 +416,7 @@ class TcpVisitor {
     if (sent_away_) std::this_thread::sleep_for(kAgain);
     while (!try_all(why)) {
       if (sent_away_ && why == kNobodyListens) ended();
-      if (is_called_off(plan_)) throw_lost(kCalledOff);
+      if (is_cancelled(plan_)) throw_lost(kCancelled);
       if (seconds_since(start_) > plan_.timeout) {
         throw_lost(
             cat(rank_zero(), " does not respond: host ", host_name(), " tried it for ", plan_.timeout, " s: ", why));
@@ -474,9 +471,9 @@ class TcpVisitor {
       if (inbox.size() == bytes) return inbox;
       const double left = plan_.timeout + kPatience - seconds_since(start_);
       if (left <= 0) throw_lost(cat(rank_zero(), " did not respond within ", plan_.timeout, " s"));
-      if (is_called_off(plan_)) throw_lost(kCalledOff);
+      if (is_cancelled(plan_)) throw_lost(kCancelled);
       pollfd p = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
-      ::poll(&p, 1, static_cast<int>(std::min(left, plan_.called_off ? kLookForCall : 3600.0) * 1e3) + 1);
+      ::poll(&p, 1, static_cast<int>(std::min(left, plan_.cancelled ? kCancelCheckSeconds : 3600.0) * 1e3) + 1);
     }
   }
 

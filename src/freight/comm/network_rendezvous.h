@@ -21,7 +21,7 @@ struct NetworkPlan {
   bool on_host_of_rank_zero = true;  // this process runs on the host of rank 0
   double timeout = 120;              // seconds
   // Polled: true cancels the rendezvous, which then throws Error(peer_lost).
-  std::function<bool()> called_off = {};
+  std::function<bool()> cancelled = {};
 };
 
 struct NetworkPeer {

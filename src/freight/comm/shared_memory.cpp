@@ -60,7 +60,6 @@ class SharedMemory final : public Comm {
   int world() const override { return world_; }
   bool over_network() const override { return false; }
   void all_reduce(void* data, int64_t count, DType dtype) override;
-  void reduce_scatter(const void* from, void* to, int64_t count, DType dtype) override;
   void all_gather(const void* from, void* to, int64_t count, DType dtype) override;
   void broadcast(void* data, int64_t count, DType dtype, int root) override;
   void barrier() override;
@@ -86,7 +85,7 @@ class SharedMemory final : public Comm {
   void compare_calls();
   bool processors_are_shared() const;
   void wait_for(int other);
-  void look_after(int awaited, double waited);
+  void check_ranks(int awaited, double waited);
   void sum_whole(char* data, int64_t count, DType dtype);
   void sum_slices(char* data, int64_t count, DType dtype);
   std::string last_seen(int r) const;
@@ -133,17 +132,16 @@ SharedMemory::~SharedMemory() {
   ::munmap(memory_, shared_bytes(world_));
 }
 
-// The last known position of a rank: "rank 2 was last in barrier at step 7".
 std::string SharedMemory::last_seen(int r) const {
   const RankStatus& s = status(r);
   const uint32_t n = s.call_count.load(std::memory_order_acquire);
-  if (n == 0) return cat("rank ", r, " has not been in a collective yet");
-  return cat("rank ", r, " was last in ", Call(s.calls[n % 2].load()), " at step ", s.step.load());
+  const Call call(s.calls[n % 2].load());
+  return position_of(r, n == 0 ? nullptr : &call, s.step.load());
 }
 
 std::string SharedMemory::loss_of(int r, bool left) const {
-  return cat("rank ", r, " failed: its process ", processes_[static_cast<size_t>(r)], " on host ", host_name(),
-             left ? " left the job" : " ended or was killed", "; ", last_seen(r));
+  return failure_of(r, process_text(processes_[static_cast<size_t>(r)], host_name()),
+                    left ? "left the job" : "ended or was killed", last_seen(r));
 }
 
 std::string SharedMemory::lost() const {
@@ -287,7 +285,7 @@ void SharedMemory::wait_for(int other) {
     const uint32_t now = s.arrived.load(std::memory_order_seq_cst);
     if (static_cast<int32_t>(now - rounds_) < 0) sleep_while(s.arrived, now, kLook);
     s.sleepers.fetch_sub(1, std::memory_order_relaxed);
-    if (missing()) look_after(other, seconds_since(start));
+    if (missing()) check_ranks(other, seconds_since(start));
   }
   const double seconds = seconds_since(start);
   waited += seconds;
@@ -295,7 +293,7 @@ void SharedMemory::wait_for(int other) {
 }
 
 // Throws if the job is over: another rank reported an error, a rank ended, or the awaited rank exceeded the timeout.
-void SharedMemory::look_after(int awaited, double waited) {
+void SharedMemory::check_ranks(int awaited, double waited) {
   if (shared_error().state.load(std::memory_order_acquire) != SharedError::kNone) throw_shared_error();
   for (int r = 0; r < world_; ++r) {
     const RankStatus& s = status(r);
@@ -371,27 +369,6 @@ void SharedMemory::all_reduce(void* data, int64_t count, DType dtype) {
   }
 }
 
-void SharedMemory::reduce_scatter(const void* from, void* to, int64_t count, DType dtype) {
-  check_summable("reduce_scatter", dtype);
-  begin({Collective::reduce_scatter, dtype, 0, count});
-  const int64_t size = bytes_of(dtype), most = static_cast<int64_t>(kInputBytes) / size / world_;
-  const char* const source = static_cast<const char*>(from);
-  int64_t at = 0;
-  do {
-    const int64_t n = std::min(most, count - at);
-    for (int r = 0; r < world_; ++r) {
-      if (r != rank_) stream_bytes(input(rank_, 1) + r * most * size, source + (r * count + at) * size, n * size);
-    }
-    run_round();
-    for (int r = 0; r < world_; ++r) {
-      parts_[static_cast<size_t>(r)] =
-          r == rank_ ? source + (r * count + at) * size : input(r, 0) + rank_ * most * size;
-    }
-    tree_sum(parts_.data(), world_, static_cast<char*>(to) + at * size, n, dtype);
-    at += n;
-  } while (at < count);
-}
-
 void SharedMemory::all_gather(const void* from, void* to, int64_t count, DType dtype) {
   check_movable("all_gather", dtype);
   begin({Collective::all_gather, dtype, 0, count});
@@ -453,7 +430,7 @@ std::unique_ptr<Comm> join_shared_memory(const Launch& launch, const SharedMemor
                                                         .world = launch.world,
                                                         .bytes = shared_bytes(launch.world),
                                                         .timeout = options.timeout,
-                                                        .called_off = options.called_off});
+                                                        .cancelled = options.cancelled});
   const Descriptor file(rendezvous.file);  // the mapping keeps the memory
   return std::make_unique<SharedMemory>(launch, rendezvous, options);
 }

@@ -13,7 +13,7 @@ namespace freight::comm {
 struct SharedMemoryOptions {
   double timeout = 120;  // seconds that a rank waits for another before it counts as lost (--comm-timeout)
   // Polled: true cancels the rendezvous, which then throws Error(peer_lost).
-  std::function<bool()> called_off = {};
+  std::function<bool()> cancelled = {};
 };
 
 // Joins the other ranks of `launch` on this host (host_rendezvous.h) and returns when all have joined. W is
@@ -22,8 +22,8 @@ struct SharedMemoryOptions {
 // A rank whose process ended is named within a tenth of a second by all ranks that wait for it, since the system
 // reports its end (pidfd). A rank that runs but does not call the collective is named at the timeout, with the state of
 // its process (stopped, running). A waiting rank spins for at most 200 microseconds and then sleeps; if ranks share
-// cores, as 8 ranks on 2 cores do, it sleeps after 2. Ranks should be bound to cores, as launcher.h does, so that the
-// system does not move them.
+// cores, as 8 ranks on 2 cores do, it sleeps after 2 microseconds. Ranks should be bound to cores, as launcher.h does,
+// so that the system does not move them.
 std::unique_ptr<Comm> join_shared_memory(const Launch& launch, const SharedMemoryOptions& options = {});
 
 }  // namespace freight::comm

@@ -2,7 +2,6 @@
 // compiler vectorizes loops whose length it knows.
 #include "freight/comm/tree_sum.h"
 
-#include <bit>
 #include <cstring>
 #include <type_traits>
 
@@ -61,7 +60,7 @@ void sum_block(const T* const* from, int parts, int64_t at, T* __restrict sum) {
   } else if (parts == 2) {
     add<N>(from[0] + at, from[1] + at, sum);
   } else {
-    const auto first = static_cast<int>(std::bit_floor(static_cast<unsigned>(parts - 1)));
+    const int first = left_half(parts);
     T left[N], right[N];
     sum_block<N>(from, first, at, left);
     sum_block<N>(from + first, parts - first, at, right);
@@ -71,12 +70,11 @@ void sum_block(const T* const* from, int parts, int64_t at, T* __restrict sum) {
 
 // Sums whole blocks of N from `at` on. Returns where it stopped.
 template <int64_t N, class T>
-int64_t sum_blocks(const T* const* from, int parts, int64_t at, T* to, T* again, int64_t count) {
+int64_t sum_blocks(const T* const* from, int parts, int64_t at, T* to, int64_t count) {
   for (; at + N <= count; at += N) {
     T sum[N];
     sum_block<N>(from, parts, at, sum);
     std::memcpy(to + at, sum, sizeof(sum));
-    if (again) std::memcpy(again + at, sum, sizeof(sum));
   }
   return at;
 }
@@ -84,22 +82,18 @@ int64_t sum_blocks(const T* const* from, int parts, int64_t at, T* to, T* again,
 template <class T>
 T sum_one(const T* const* from, int parts, int64_t at) {
   if (parts == 1) return from[0][at];
-  const auto first = static_cast<int>(std::bit_floor(static_cast<unsigned>(parts - 1)));
+  const int first = left_half(parts);
   return plus(sum_one(from, first, at), sum_one(from + first, parts - first, at));
 }
 
 template <class T>
-void sum_all(const void* const* from, int parts, void* to, int64_t count, void* again) {
+void sum_all(const void* const* from, int parts, void* to, int64_t count) {
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   const T* const* const values = reinterpret_cast<const T* const*>(from);
-  T *const out = static_cast<T*>(to), *const copy = static_cast<T*>(again);
-  int64_t at = sum_blocks<kBlockBytes / kSize>(values, parts, 0, out, copy, count);
-  at = sum_blocks<kLineBytes / kSize>(values, parts, at, out, copy, count);
-  for (; at < count; ++at) {
-    const T sum = sum_one(values, parts, at);
-    out[at] = sum;
-    if (copy) copy[at] = sum;
-  }
+  T* const out = static_cast<T*>(to);
+  int64_t at = sum_blocks<kBlockBytes / kSize>(values, parts, 0, out, count);
+  at = sum_blocks<kLineBytes / kSize>(values, parts, at, out, count);
+  for (; at < count; ++at) out[at] = sum_one(values, parts, at);
 }
 
 }  // namespace
@@ -109,14 +103,14 @@ void check_summable(const char* op, DType dtype) {
   fail(ErrorKind::usage, op, "cannot add: expected f32, f64 or i64, got ", to_string(dtype));
 }
 
-void tree_sum(const void* const* from, int parts, void* to, int64_t count, DType dtype, void* again) {
+void tree_sum(const void* const* from, int parts, void* to, int64_t count, DType dtype) {
   check_summable("tree_sum", dtype);
   if (dtype == DType::f32) {
-    sum_all<float>(from, parts, to, count, again);
+    sum_all<float>(from, parts, to, count);
   } else if (dtype == DType::f64) {
-    sum_all<double>(from, parts, to, count, again);
+    sum_all<double>(from, parts, to, count);
   } else {
-    sum_all<int64_t>(from, parts, to, count, again);
+    sum_all<int64_t>(from, parts, to, count);
   }
 }
 

@@ -40,7 +40,7 @@ bool system_answers(int socket) {
 
 }  // namespace
 
-struct Watchdog::Line {
+struct Watchdog::Connection {
   Descriptor socket;
   std::string inbox;
   int silent = 0;  // ticks
@@ -65,7 +65,7 @@ Watchdog::Watchdog(int rank, NetworkRendezvous& rendezvous, std::function<void()
   for (Descriptor& socket : rendezvous.sockets) {
     const bool open = socket.get() >= 0;
     if (open) send_at_once(socket.get());
-    lines_.push_back({.socket = std::move(socket), .inbox = {}, .open = open});
+    connections_.push_back({.socket = std::move(socket), .inbox = {}, .open = open});
   }
   const AllSignalsBlocked blocked;
   thread_ = std::thread([this] { watch(); });
@@ -73,7 +73,7 @@ Watchdog::Watchdog(int rank, NetworkRendezvous& rendezvous, std::function<void()
 
 Watchdog::~Watchdog() {
   if (!is_over()) {
-    for (size_t i = 0; i < lines_.size(); ++i) send({.kind = MessageKind::left}, static_cast<int>(i));
+    for (size_t i = 0; i < connections_.size(); ++i) send({.kind = MessageKind::left}, static_cast<int>(i));
   }
   stop_ = true;
   const uint64_t one = 1;
@@ -94,14 +94,14 @@ void Watchdog::saw(int other, const RankState& theirs) {
 
 std::string Watchdog::process_of(int rank) const {
   const NetworkPeer& p = peers_[static_cast<size_t>(rank)];
-  return cat("its process ", p.process, " on host ", p.host);
+  return process_text(p.process, p.host);
 }
 
 std::string Watchdog::last_seen(int rank) const {
   const std::lock_guard lock(guard_);
   const RankState& s = states_[static_cast<size_t>(rank)];
-  if (s.calls == 0) return cat("rank ", rank, " has not been in a collective yet");
-  return cat("rank ", rank, " was last in ", Call(s.call), " at step ", s.step);
+  const Call call(s.call);
+  return position_of(rank, s.calls == 0 ? nullptr : &call, s.step);
 }
 
 std::optional<JobFault> Watchdog::fault_within(double seconds) {
@@ -143,7 +143,7 @@ bool Watchdog::adopt(const JobFault& fault) {
   }
   // The others are told before this rank ends itself.
   if (rank_ == 0) {
-    for (size_t i = 1; i < lines_.size(); ++i) send(message_of(fault), static_cast<int>(i));
+    for (size_t i = 1; i < connections_.size(); ++i) send(message_of(fault), static_cast<int>(i));
   }
   over_.store(true, std::memory_order_release);
   changed_.notify_all();
@@ -159,17 +159,18 @@ Watchdog::Message Watchdog::message_of(const JobFault& fault) const {
 
 void Watchdog::send(const Message& message, int to) {
   const std::lock_guard lock(sending_);
-  const Line& line = lines_[static_cast<size_t>(to)];
-  if (line.socket.get() < 0) return;
-  send_bytes(line.socket.get(), std::string(reinterpret_cast<const char*>(&message), sizeof(message)), kSendSeconds);
+  const Connection& connection = connections_[static_cast<size_t>(to)];
+  if (connection.socket.get() < 0) return;
+  send_bytes(connection.socket.get(), std::string(reinterpret_cast<const char*>(&message), sizeof(message)),
+             kSendSeconds);
 }
 
 void Watchdog::watch() {
   auto next = std::chrono::steady_clock::now();
   while (!stop_) {
     std::vector<pollfd> all = {{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
-    for (const Line& line : lines_) {
-      all.push_back({.fd = line.open ? line.socket.get() : -1, .events = POLLIN, .revents = 0});
+    for (const Connection& connection : connections_) {
+      all.push_back({.fd = connection.open ? connection.socket.get() : -1, .events = POLLIN, .revents = 0});
     }
     const auto left = std::chrono::duration<double>(next - std::chrono::steady_clock::now()).count();
     ::poll(all.data(), all.size(), left > 0 ? static_cast<int>(left * 1e3) + 1 : 0);
@@ -184,23 +185,23 @@ void Watchdog::watch() {
 
 // Reads what has arrived. If a connection closes before its rank has sent that it leaves, that rank has died.
 void Watchdog::read_all() {
-  for (size_t i = 0; i < lines_.size(); ++i) {
-    Line& line = lines_[i];
-    while (line.open) {
-      const bool there = receive_some(line.socket.get(), line.inbox, sizeof(Message));
-      if (line.inbox.size() < sizeof(Message)) {
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    Connection& connection = connections_[i];
+    while (connection.open) {
+      const bool there = receive_some(connection.socket.get(), connection.inbox, sizeof(Message));
+      if (connection.inbox.size() < sizeof(Message)) {
         if (there) break;
-        line.open = false;
-        lose(rank_of(i), " ended or was killed");
+        connection.open = false;
+        declare_lost(rank_of(i), "ended or was killed");
         break;
       }
       Message m;
-      std::memcpy(&m, line.inbox.data(), sizeof(m));
-      line.inbox.clear();
-      line.silent = 0;
+      std::memcpy(&m, connection.inbox.data(), sizeof(m));
+      connection.inbox.clear();
+      connection.silent = 0;
       m.text.back() = 0;
       if (m.kind == MessageKind::left) {
-        line.open = false;  // a rank that still waits for it learns so from the transport
+        connection.open = false;  // a rank that still waits for it learns so from the transport
       } else {
         hear(rank_of(i), m);
       }
@@ -225,21 +226,19 @@ void Watchdog::tick() {
     beat();
     if (rank_ == 0) look_for_slow_ranks();
   }
-  for (size_t i = 0; i < lines_.size(); ++i) {
-    Line& line = lines_[i];
-    if (!line.open || ++line.silent < kTicksOfSilence) continue;
-    line.open = false;
-    lose(rank_of(i),
-         cat(" sent no heartbeat for ", kTicksOfSilence * kTick, " s, ",
-             system_answers(line.socket.get()) ? "though its host responds: it is stopped or hung"
-                                               : "and its host does not respond: it is down, or the network is cut"));
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    Connection& connection = connections_[i];
+    if (!connection.open || ++connection.silent < kTicksOfSilence) continue;
+    connection.open = false;
+    declare_lost(rank_of(i), cat("sent no heartbeat for ", kTicksOfSilence * kTick, " s, ",
+                                 system_answers(connection.socket.get())
+                                     ? "though its host responds: it is stopped or hung"
+                                     : "and its host does not respond: it is down, or the network is cut"));
   }
 }
 
-void Watchdog::lose(int other, const std::string& how) {
-  const JobFault fault = {ErrorKind::peer_lost,
-                          cat("rank ", other, " failed: ", process_of(other), how, "; ", last_seen(other))};
-  adopt(fault);
+void Watchdog::declare_lost(int other, const std::string& how) {
+  adopt({ErrorKind::peer_lost, failure_of(other, process_of(other), how, last_seen(other))});
 }
 
 void Watchdog::beat() {
@@ -249,8 +248,8 @@ void Watchdog::beat() {
     const RankState& own = states_[static_cast<size_t>(rank_)];
     m = {.kind = MessageKind::beat, .step = own.step, .call = own.call, .calls = own.calls, .inside = own.inside};
   }
-  for (size_t i = 0; i < lines_.size(); ++i) {
-    if (lines_[i].open) send(m, static_cast<int>(i));
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    if (connections_[i].open) send(m, static_cast<int>(i));
   }
 }
 
@@ -267,12 +266,12 @@ void Watchdog::look_for_slow_ranks() {
   const bool same = first->calls == stalled_call_;
   stalled_call_ = first->calls;
   if (!same || !first->inside || slow->calls == first->calls) {
-    stalled_ = told_ = 0;
+    stalled_ = reported_ = 0;
     return;
   }
   stalled_ += kTick * kTicksOfBeat;
-  if (stalled_ < std::max(kSlow, 2 * told_)) return;
-  told_ = stalled_;
+  if (stalled_ < std::max(kSlow, 2 * reported_)) return;
+  reported_ = stalled_;
   const auto waiting = static_cast<int>(first - states.begin()), late = static_cast<int>(slow - states.begin());
   logging::warn(cat("rank ", late, " on host ", host(late), " is slow: rank ", waiting, " waits for it in ",
                     Call(first->call), " at step ", first->step, " for ", stalled_, " s; its heartbeats arrive, and ",

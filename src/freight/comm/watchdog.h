@@ -57,7 +57,7 @@ class Watchdog {
   std::string last_seen(int rank) const;
 
  private:
-  struct Line;  // a connection to another rank
+  struct Connection;  // a connection to another rank
   struct Message;
 
   void propose(const JobFault& fault);
@@ -67,17 +67,17 @@ class Watchdog {
   void hear(int other, const Message& message);
   void beat();
   void look_for_slow_ranks();
-  void lose(int other, const std::string& how);
+  void declare_lost(int other, const std::string& how);
   bool adopt(const JobFault& fault);
   void send(const Message& message, int to);
   Message message_of(const JobFault& fault) const;
-  int rank_of(size_t line) const { return rank_ == 0 ? static_cast<int>(line) : 0; }
+  int rank_of(size_t connection) const { return rank_ == 0 ? static_cast<int>(connection) : 0; }
 
   const int rank_;
   const std::vector<NetworkPeer> peers_;
   const std::function<void()> on_fault_;
   // Rank 0 has one to each rank, by rank (its own is unused); each other rank has one, to rank 0.
-  std::vector<Line> lines_;
+  std::vector<Connection> connections_;
   std::mutex sending_;
   mutable std::mutex guard_;
   std::condition_variable changed_;
@@ -85,7 +85,7 @@ class Watchdog {
   std::optional<JobFault> fault_;
   std::atomic<bool> over_ = false, stop_ = false;
   // Seconds that ranks have waited for a slow one, and how many of these were reported.
-  double stalled_ = 0, told_ = 0;
+  double stalled_ = 0, reported_ = 0;
   uint32_t stalled_call_ = 0;
   int ticks_ = 0;
   Descriptor wake_;

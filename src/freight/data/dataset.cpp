@@ -176,6 +176,33 @@ uint64_t Dataset::fingerprint() const {
   return h;
 }
 
+Array selected_rows(const Array& all, const std::vector<int64_t>& rows) {
+  Shape shape = all.shape();
+  const size_t row = all.bytes() / static_cast<size_t>(std::max<int64_t>(shape[0], 1));
+  shape[0] = static_cast<int64_t>(rows.size());
+  Array out(all.dtype(), shape);
+  auto* to = static_cast<char*>(out.raw());
+  const auto* from = static_cast<const char*>(all.raw());
+  for (const int64_t i : rows) {
+    std::memcpy(to, from + static_cast<size_t>(i) * row, row);
+    to += row;
+  }
+  return out;
+}
+
+Dataset Dataset::selected(const std::vector<int64_t>& samples) const {
+  Dataset out = *this;
+  if (files) {
+    std::vector<std::string> paths;
+    for (const int64_t i : samples) paths.push_back(files->paths.at(static_cast<size_t>(i)));
+    out.files = std::make_shared<ImageFiles>(std::move(paths), files->geometry);
+  } else {
+    out.images = selected_rows(images, samples);
+  }
+  out.labels = selected_rows(labels, samples);
+  return out;
+}
+
 Dataset Dataset::slice(int64_t first, int64_t n) const {
   if (first < 0 || n < 0 || first > count() - n) {
     fail(ErrorKind::usage, name, "slice out of range: got ", n, " samples from ", first, " on, the set has ", count());
@@ -221,14 +248,23 @@ void Dataset::validate(const std::string& images_file, const std::string& labels
   if (n == 0) fail(ErrorKind::data, images_file, "no samples");
   if (!files && images.numel() == 0) fail(ErrorKind::data, images_file, "empty samples: shape ", s);
   const bool values = labels.defined() && labels.dtype() == DType::f32 && labels.shape().rank() >= 1;
-  if (!values && (!labels.defined() || labels.dtype() != DType::i64 || labels.shape().rank() != 1)) {
-    fail(ErrorKind::data, labels_file, "labels need i64 (N) or f32 (N, ...), got ", labels.dtype(), labels.shape());
+  const bool sets =
+      labels.defined() && multilabel() && labels.shape().rank() == 2 && labels.shape()[1] == class_count();
+  if (!values && !sets && (!labels.defined() || labels.dtype() != DType::i64 || labels.shape().rank() != 1)) {
+    fail(ErrorKind::data, labels_file, "labels need i64 (N), f32 (N, ...) or u8 (N, labels), got ", labels.dtype(),
+         labels.shape());
   }
   if (labels.shape()[0] != n) {
     fail(ErrorKind::data, labels_file, "counts differ: ", labels.shape()[0], " labels for ", n, " samples in ",
          images_file);
   }
   if (values) return;
+  if (sets) {
+    const uint8_t* const has = labels.data<uint8_t>();
+    const auto* const odd = std::find_if(has, has + labels.numel(), [](uint8_t v) { return v > 1; });
+    if (odd == has + labels.numel()) return;
+    fail(ErrorKind::data, labels_file, "labels per sample are 0 or 1, got ", static_cast<int>(*odd));
+  }
   if (classes.empty()) {
     fail(ErrorKind::data, labels_file, "labels are classes, but the dataset has no class names: set `classes`, as ",
          "data::numbered_classes(10), or float targets");
@@ -293,7 +329,9 @@ std::vector<std::string> numbered_classes(int64_t n) {
 std::string describe(const Dataset& set) {
   return cat(set.split, " ", with_commas(set.count()), " x ", set.sample_shape(), " ",
              set.files ? "image files" : to_string(set.images.dtype()), ", ",
-             set.classification() ? cat(set.class_count(), " classes") : std::string("values"));
+             set.classification() ? cat(set.class_count(), " classes")
+             : set.multilabel()   ? cat(set.class_count(), " labels")
+                                  : std::string("values"));
 }
 
 }  // namespace freight::data

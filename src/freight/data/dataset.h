@@ -41,8 +41,10 @@ struct Dataset {
   std::string split;                        // "train" or "test"
   Array images;                             // u8 or f32, (N, C, H, W) or any rank >= 2 with the channels on axis 1
   std::shared_ptr<const ImageFiles> files;  // if set, `images` is undefined
-  Array labels;                             // i64 (N): class numbers; or f32 (N) or (N, K): regression targets
-  std::vector<std::string> classes;         // names by class number; empty for regression
+  // i64 (N): class numbers; f32 (N) or (N, K): regression targets; or u8 (N, K): 1 for each label that a sample has
+  Array labels;
+  std::vector<std::string> classes;  // names by number of the class or label; empty for regression
+  std::vector<std::string> targets;  // names of the K regression targets; often empty
   // Per channel, of pixel / 255 for u8 and of the values for f32. Empty: no normalization (u8 is still scaled to 0..1).
   std::vector<float> mean, std;
   std::string note;           // a note for the user on how this split was made; often empty
@@ -53,6 +55,7 @@ struct Dataset {
 
   int64_t count() const;                                                        // samples
   bool classification() const { return labels.dtype() == DType::i64; }          // the labels are classes
+  bool multilabel() const { return labels.dtype() == DType::u8; }               // several labels per sample
   int64_t class_count() const { return static_cast<int64_t>(classes.size()); }  // 0 for regression
   // The shape of one sample: images.shape() without N, or the geometry of image files.
   Shape sample_shape() const;
@@ -60,6 +63,8 @@ struct Dataset {
   // A hash of all samples and targets, the same on every machine. For image files it covers names and sizes instead of
   // pixels.
   uint64_t fingerprint() const;
+  // Copies of the samples with these numbers, in this order.
+  Dataset selected(const std::vector<int64_t>& samples) const;
   // Samples [first, first + n), which share memory with this dataset.
   Dataset slice(int64_t first, int64_t n) const;
   // Sets mean and std from samples in memory. Sums are exact for u8, and f64 for f32.
@@ -114,6 +119,8 @@ inline constexpr double kDefaultSplit = 0.2;  // the default fraction
 // Throws Error(usage) unless samples are images (C, H, W), which `use` needs: "cutmix".
 void need_images(const std::string& what, const std::string& use, const Dataset& set);
 
+// The rows of an array with these numbers, in this order.
+Array selected_rows(const Array& all, const std::vector<int64_t>& rows);
 // A hash of bytes, equal on every machine of this byte order; `seed` chains several.
 uint64_t hash_of(const void* bytes, size_t n, uint64_t seed);
 // "0", "1", ... for datasets whose files have no class names.

@@ -54,20 +54,6 @@ std::string fault_of(const Dataset& set, int64_t row) {
   return "";
 }
 
-Array kept_rows(const Array& a, const std::vector<int64_t>& rows) {
-  Shape shape = a.shape();
-  const size_t row = a.bytes() / static_cast<size_t>(shape[0]);
-  shape[0] = static_cast<int64_t>(rows.size());
-  Array out(a.dtype(), shape);
-  auto* to = static_cast<char*>(out.raw());
-  const auto* from = static_cast<const char*>(a.raw());
-  for (const int64_t i : rows) {
-    std::memcpy(to, from + static_cast<size_t>(i) * row, row);
-    to += row;
-  }
-  return out;
-}
-
 // The columns of (rows, columns) whose numbers are all the same.
 std::vector<int64_t> constant_columns(const float* values, int64_t rows, int64_t columns) {
   std::vector<int64_t> found;
@@ -126,8 +112,8 @@ bool leave_out_nonfinite(Dataset& set, const BadSamples& bad) {
   }
   if (static_cast<int64_t>(kept.size()) == rows) return false;
   if (kept.empty()) fail(ErrorKind::data, cat(set.name, ", ", set.split), "every sample contains NaN or infinity");
-  set.images = kept_rows(set.images, kept);
-  set.labels = kept_rows(set.labels, kept);
+  set.images = selected_rows(set.images, kept);
+  set.labels = selected_rows(set.labels, kept);
   return true;
 }
 

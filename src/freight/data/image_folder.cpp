@@ -129,15 +129,25 @@ std::string existing(const std::string& root, const std::vector<std::string>& na
 
 // Holds out a share of every class.
 std::pair<ImageListing, ImageListing> divided(const ImageListing& all, size_t classes, double share, uint64_t seed) {
-  const std::vector<bool> is_validation = hold_out(all.labels, classes, share, seed);
+  const bool targets = all.targets.defined();
+  const Strata strata = targets ? strata_of(all.targets) : Strata{all.labels, classes};
+  const std::vector<bool> is_validation = hold_out(strata.of_row, strata.count, share, seed);
   ImageListing train{.where = all.where, .paths = {}, .labels = {}, .notes = all.notes};
   ImageListing val{.where = all.where, .paths = {}, .labels = {}, .notes = {}};
+  train.target_names = val.target_names = all.target_names;
+  std::vector<int64_t> in_train, in_val;
   for (size_t i = 0; i < is_validation.size(); ++i) {
     ImageListing& to = is_validation[i] ? val : train;
     to.paths.push_back(all.paths[i]);
-    to.labels.push_back(all.labels[i]);
+    if (!targets) to.labels.push_back(all.labels[i]);
+    (is_validation[i] ? in_val : in_train).push_back(static_cast<int64_t>(i));
   }
-  val.notes.push_back(cat(fixed(100 * share, 1), " % of each class of ", all.where, " for validation, seed ", seed));
+  if (targets) {
+    train.targets = selected_rows(all.targets, in_train);
+    val.targets = selected_rows(all.targets, in_val);
+  }
+  val.notes.push_back(
+      cat(fixed(100 * share, 1), " % of ", targets ? "" : "each class of ", all.where, " for validation, seed ", seed));
   return {train, val};
 }
 
@@ -146,7 +156,8 @@ Dataset dataset_of(ImageListing&& l, const std::string& name, const char* part, 
   Dataset set;
   set.name = name;
   set.split = part;
-  set.labels = Array::of<int64_t>(l.labels, {static_cast<int64_t>(l.labels.size())});
+  set.labels = l.targets.defined() ? l.targets : Array::of<int64_t>(l.labels, {static_cast<int64_t>(l.labels.size())});
+  if (classes.empty()) set.targets = l.target_names;
   set.files = std::make_shared<ImageFiles>(std::move(l.paths), geometry);
   set.classes = classes;
   set.mean = {0.485f, 0.456f, 0.406f};
@@ -206,13 +217,17 @@ TrainTest load_image_source(const std::string& path, const std::string& name, co
     need_val_split(o.val_split, path, val_at);
     if (o.held_out != HeldOut::test) held_out.clear();  // the test part stays untouched
   }
-  std::vector<std::string> classes;
+  if (!lists && o.targets.kind != TargetKind::classes) {
+    fail(ErrorKind::usage, "--task", path,
+         " has a folder for each class: expected a list of images, a CSV file with their paths and targets");
+  }
+  std::vector<std::string> classes = o.targets.labels;
   if (!lists) {
     classes = class_folders(listing, train_at);
     if (classes.empty()) fail(ErrorKind::data, train_at, "has no class folders");
   }
   const auto list = [&](const std::string& at) {
-    return lists ? read_image_list(at, classes) : list_folders(listing, at, classes, train_at);
+    return lists ? read_image_list(at, classes, o.targets) : list_folders(listing, at, classes, train_at);
   };
   ImageListing train = list(train_at), val;
   if (!held_out.empty()) {

@@ -9,6 +9,7 @@
 
 #include "freight/data/dataset.h"
 #include "freight/data/folder_listing.h"
+#include "freight/data/targets.h"
 
 namespace freight::data {
 
@@ -24,6 +25,7 @@ struct ImageOptions {
   uint64_t split_seed = 0;                  // which samples are held out
   HeldOut held_out = HeldOut::validation;   // the set that is TrainTest::test if the data has both val and test
   Undivided undivided = Undivided::divide;  // the treatment of data without a held-out set
+  TargetOptions targets = {};               // of lists
 };
 
 // Recognized by names: a directory with class folders that contain images (below train or directly), or with a

@@ -8,6 +8,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
+#include "freight/base/usage.h"
 #include "freight/data/class_names.h"
 #include "freight/data/columns.h"
 #include "freight/data/dataset.h"
@@ -23,9 +24,11 @@ namespace {
 using ListRows = std::vector<CellRow>;
 constexpr size_t kRowsLookedAt = 20;  // rows behind the first that tell what a column holds
 
-// Which fields hold the path and the label; where the rows begin.
+// Which fields hold the path and the label or targets; where the rows begin. No labels: they cannot be inferred.
 struct ListColumns {
-  size_t path = 0, label = 1, first_row = 0;
+  size_t path = 0;
+  std::vector<size_t> labels = {1};
+  size_t first_row = 0;
   std::string note;
 };
 
@@ -72,15 +75,48 @@ std::optional<ListColumns> with_header(const ListRows& rows, const TableHeader& 
                            !all_cells(rows, *path, 1, is_no_image);
   if (!named_images && !words_alone) return std::nullopt;
   if (!label) label = header.only_other_than({*path});
-  if (!label) return std::nullopt;
-  ListColumns c{.path = *path, .label = *label, .first_row = 1, .note = {}};
-  const std::string aside = header.left_aside({c.path, c.label});
-  const bool usual = header.role(c.path) == ColumnRole::image && header.role(c.label) == ColumnRole::label;
-  if (!aside.empty() || !usual) {
-    c.note = cat("images are in column '", header.word(c.path), "', labels those of '", header.word(c.label), "'",
-                 aside.empty() ? "" : cat("; not read: ", aside));
-  }
+  if (!label && (!named_images || header.width() < 2)) return std::nullopt;
+  ListColumns c{.path = *path, .labels = {}, .first_row = 1, .note = {}};
+  if (label) c.labels = {*label};
   return c;
+}
+
+std::string note_on_columns(const ListColumns& c, const TableHeader& header) {
+  std::vector<size_t> read = c.labels;
+  read.push_back(c.path);
+  const std::string aside = header.left_aside(read);
+  const bool usual =
+      header.role(c.path) == ColumnRole::image && c.labels.size() == 1 && header.role(c.labels[0]) == ColumnRole::label;
+  if (c.first_row == 0 || (aside.empty() && usual)) return {};
+  std::vector<std::string> names;
+  for (const size_t label : c.labels) names.push_back(cat("'", header.word(label), "'"));
+  return cat("images are in column '", header.word(c.path), "', labels those of ", join(names, ", "),
+             aside.empty() ? "" : cat("; not read: ", aside));
+}
+
+// The columns where those of the labels are given, by name or by number from 1.
+ListColumns asked_columns(const ListRows& rows, const std::vector<std::string>& asked, const std::string& file) {
+  const TableHeader header(rows[0].cells);
+  ListColumns c{.path = 0, .labels = {}, .first_row = 1, .note = {}};
+  for (const std::string& name : asked) {
+    std::optional<size_t> at = header.find(name);
+    if (const auto number = parse_number<int64_t>(name); !at && number) {
+      if (*number < 1 || *number > static_cast<int64_t>(header.width())) {
+        refuse_value("--label-column", name, cat(file, " has columns 1 to ", header.width()));
+      }
+      at = static_cast<size_t>(*number - 1);
+    }
+    if (!at) refuse_column("--label-column", name, header.words(), file);
+    c.labels.push_back(*at);
+  }
+  for (size_t i = 0; i < header.width(); ++i) {
+    if (std::find(c.labels.begin(), c.labels.end(), i) != c.labels.end() || !all_cells(rows, i, 1, is_image_cell))
+      continue;
+    c.path = i;
+    if (is_image_cell(rows[0].cells[i])) c.first_row = 0;
+    return c;
+  }
+  fail(ErrorKind::data, file, "no column other than ", join(asked, ", "), " has names of images");
 }
 
 std::optional<ListColumns> list_columns(const ListRows& rows) {
@@ -90,7 +126,7 @@ std::optional<ListColumns> list_columns(const ListRows& rows) {
   if (header.width() != 2) return std::nullopt;
   for (const size_t path : {0, 1}) {
     if (is_image_cell(rows[0].cells[path]))
-      return ListColumns{.path = path, .label = 1 - path, .first_row = 0, .note = {}};
+      return ListColumns{.path = path, .labels = {1 - path}, .first_row = 0, .note = {}};
   }
   return std::nullopt;
 }
@@ -129,42 +165,88 @@ bool is_image_list(const std::string& path) {
   }
 }
 
-ImageListing read_image_list(const std::string& file, std::vector<std::string>& classes) {
-  const std::unique_ptr<FileRows> rows = list_rows(file);
-  const ListRows first = next_rows(*rows, 1 + kRowsLookedAt);
-  const std::optional<ListColumns> columns = list_columns(first);
+namespace {
+// Throws Error(data) for a file that is no list, or whose label column cannot be inferred.
+ListColumns need_columns(const ListRows& first, const TargetOptions& targets, const std::string& file) {
+  std::optional<ListColumns> columns;
+  if (!targets.columns.empty() && !first.empty()) {
+    columns = asked_columns(first, targets.columns, file);
+  } else {
+    columns = list_columns(first);
+  }
   if (!columns) {
     fail(ErrorKind::data, file,
          "not a list of images: expected a header with path and label, or two columns with them");
   }
-  ImageListing out{.where = file, .paths = {}, .labels = {}, .notes = {}};
-  if (!columns->note.empty()) out.notes.push_back(columns->note);
-  const fs::path folder = fs::path(file).parent_path();
+  const TableHeader header(first[0].cells);
+  if (columns->labels.empty()) {
+    fail(ErrorKind::data, file, "cannot infer which column is the label: --label-column names it; the columns are ",
+         join(header.words(), ", "));
+  }
+  columns->note = note_on_columns(*columns, header);
+  return *columns;
+}
+
+std::vector<std::string> names_of_columns(const ListColumns& columns, const ListRows& first) {
   std::vector<std::string> names;
+  for (const size_t at : columns.labels) {
+    names.push_back(columns.first_row > 0 ? std::string(trimmed(first[0].cells[at])) : cat(at + 1));
+  }
+  return names;
+}
+}  // namespace
+
+ImageListing read_image_list(const std::string& file, std::vector<std::string>& classes, const TargetOptions& asked) {
+  const std::unique_ptr<FileRows> rows = list_rows(file);
+  const ListRows first = next_rows(*rows, 1 + kRowsLookedAt);
+  const ListColumns columns = need_columns(first, asked, file);
+  const bool of_classes = asked.kind == TargetKind::classes;
+  if (of_classes && columns.labels.size() > 1) {
+    refuse_value("--label-column", join(asked.columns, ","), "expected one column, or --task regression or multilabel");
+  }
+  ImageListing out{.where = file, .paths = {}, .labels = {}, .notes = {}};
+  if (!columns.note.empty()) out.notes.push_back(columns.note);
+  const fs::path folder = fs::path(file).parent_path();
+  TargetRows targets(asked.kind, names_of_columns(columns, first));
+  std::vector<std::string> names, cells;
   std::vector<int64_t> lines;
   size_t unusual = 0, number = 0;
   std::span<const std::string_view> fields;
   int64_t line = 0;
   rows->rewind();
   while (rows->next(fields, line)) {
-    if (number++ < columns->first_row) continue;
+    if (number++ < columns.first_row) continue;
     const std::string where = cat(file, ":", line);
     if (fields.size() != first[0].cells.size()) {
       fail(ErrorKind::data, where, "expected ", first[0].cells.size(), " fields as in the first line, got ",
            fields.size());
     }
-    const std::string path(trimmed(fields[columns->path])), name(trimmed(fields[columns->label]));
+    const std::string path(trimmed(fields[columns.path])), name(trimmed(fields[columns.labels[0]]));
     if (path.empty()) fail(ErrorKind::data, where, "the path is empty");
-    if (name.empty()) fail(ErrorKind::data, where, "the label is empty");
+    if (of_classes && name.empty()) fail(ErrorKind::data, where, "the label is empty");
     unusual += io::is_image_name(path) ? 0 : 1;
     out.paths.push_back((folder / path).string());  // an absolute path stays as it is
+    if (!of_classes) {
+      cells.clear();
+      for (const size_t at : columns.labels) cells.emplace_back(fields[at]);
+      if (const std::string fault = targets.add(cells, where); !fault.empty()) fail(ErrorKind::data, where, fault);
+      continue;
+    }
     names.push_back(name);
     lines.push_back(line);
   }
-  if (names.empty()) fail(ErrorKind::data, file, "lists no images");
+  if (out.paths.empty()) fail(ErrorKind::data, file, "lists no images");
   if (unusual > 0) {
     out.notes.push_back(cat(with_commas(static_cast<int64_t>(unusual)), " names in ", file, " do not end in ",
                             io::image_endings(), "; they are read as images, as listed"));
+  }
+  if (!of_classes) {
+    Targets read = targets.finished(file, classes);
+    if (asked.kind == TargetKind::labels) classes = read.names;
+    out.targets = read.array;
+    out.target_names = std::move(read.names);
+    out.notes.insert(out.notes.end(), read.notes.begin(), read.notes.end());
+    return out;
   }
   if (classes.empty()) classes = listed_classes(names);
   std::map<std::string, int64_t> index;

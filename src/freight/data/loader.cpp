@@ -133,7 +133,7 @@ struct Loader::State {
   void execute(const Claim& c, Transform::Scratch& buffers, std::unique_lock<std::mutex>& lock);
   void run_worker();
   void restart(int64_t epoch, int64_t first_batch);
-  void tell(const Faults& faults, const Order& order, int64_t batch);
+  void report(const Faults& faults, const Order& order, int64_t batch);
 };
 
 std::vector<int64_t> Loader::State::make_order(int64_t epoch) const {
@@ -379,7 +379,7 @@ int64_t Share::most_rows(int64_t n) const {
   return (widest * n + bounds.back() - 1) / bounds.back();
 }
 
-void Loader::State::tell(const Faults& faults, const Order& order, int64_t batch) {
+void Loader::State::report(const Faults& faults, const Order& order, int64_t batch) {
   if (!options.bad.report) return;
   for (const auto& [i, bad] : faults.bad) {
     const int64_t index = (*order)[static_cast<size_t>(first_of(batch) + i)];
@@ -557,7 +557,7 @@ Batch* Loader::next() {
     ++s.taken;
     s.waited += now() - start;
     lock.unlock();
-    s.tell(slot.faults, slot.order, slot.batch.index);
+    s.report(slot.faults, slot.order, slot.batch.index);
     if (!slot.faults.stop.empty()) std::rethrow_exception(slot.faults.stop.begin()->second);
     if (slot.batch.count > 0 || s.shared()) return &slot.batch;
   }
@@ -578,7 +578,7 @@ int64_t Loader::fill(int64_t epoch, int64_t batch, float* images, void* labels) 
   const int64_t n = s.count_of(batch);
   Faults faults;
   s.make(order, epoch, batch, 0, n, images, static_cast<uint8_t*>(labels), faults, s.scratch);
-  s.tell(faults, order, batch);
+  s.report(faults, order, batch);
   if (!faults.stop.empty()) std::rethrow_exception(faults.stop.begin()->second);
   const int64_t good = s.finish(order, faults, epoch, batch, n, images, static_cast<uint8_t*>(labels), s.scratch);
   if (!faults.stop.empty()) std::rethrow_exception(faults.stop.begin()->second);

@@ -98,6 +98,7 @@ struct Source::State {
   FolderListing listing;
   mutable std::optional<Content> content;
   std::optional<TrainTest> sets;
+  std::optional<TextSet> texts;
   TableSet table;  // in memory
 
   std::string found() const;
@@ -196,6 +197,15 @@ Source::Source(TrainTest sets) {
   s->in_memory = true;
   s->content = sets.train.files ? Content::images : Content::arrays;
   s->sets = std::move(sets);
+  state_ = std::move(s);
+}
+
+Source::Source(TextSet texts) {
+  auto s = std::make_shared<State>();
+  s->name = texts.name;
+  s->in_memory = true;
+  s->content = texts.corpus() ? Content::corpus : Content::documents;
+  s->texts = std::move(texts);
   state_ = std::move(s);
 }
 
@@ -299,6 +309,7 @@ TrainTest Source::load(const LoadOptions& options) const {
 
 TextSet Source::load_text(const LoadOptions& options) const {
   const State& s = *state_;
+  if (s.texts) return *s.texts;
   if (s.in_memory) fail(ErrorKind::data, s.name, "is not a text dataset: it contains arrays or a table");
   need();
   TextOptions o = options.text;

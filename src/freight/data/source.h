@@ -32,6 +32,7 @@ class Source {
   Source(const char* name_or_path, const LoadOptions& options = {})
       : Source(std::string(name_or_path), options) {}  // NOLINT
   explicit Source(TrainTest sets);
+  explicit Source(TextSet texts);
   // Throws Error(data) for columns of different lengths or with equal names. Without `test`, rows of `train` are held
   // out.
   Source(const std::vector<MemoryColumn>& train, const std::string& name, const std::vector<MemoryColumn>& test = {});

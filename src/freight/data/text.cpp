@@ -211,12 +211,14 @@ class Reader {
   }
 
   std::vector<std::string> notes;
+  std::vector<std::string> targets;  // names of the target columns of the last file
 
  private:
   std::vector<TextRow> file_rows(const std::string& file) {
     const std::optional<TextForm> form = document_form(file);
     if (!form) fail(ErrorKind::data, file, "is plain text: expected documents with labels, as in the training set");
     TextRows read = parse_text(io::read_file_gunzip(file), file, *form, options_);
+    targets = read.targets;
     const bool said = std::find(notes.begin(), notes.end(), read.note) != notes.end();
     if (!read.note.empty() && !said) notes.push_back(read.note);
     return std::move(read.rows);
@@ -293,6 +295,23 @@ TextPart part_of(std::vector<TextRow>&& rows, const std::map<std::string, int64_
   return part;
 }
 
+// The same for documents with values or several labels each. `known`: names of the labels, filled with those of the
+// training set where it is empty.
+TextPart part_of(std::vector<TextRow>&& rows, const TargetOptions& asked, const std::vector<std::string>& columns,
+                 const std::string& file, std::vector<std::string>& known, std::vector<std::string>& notes) {
+  TextPart part;
+  TargetRows targets(asked.kind, columns);
+  for (TextRow& r : rows) {
+    targets.add(r.targets, r.where);  // the reader of the file has checked them
+    part.texts.push_back(std::move(r.text));
+  }
+  Targets read = targets.finished(file, asked.kind == TargetKind::labels ? known : std::vector<std::string>());
+  known = read.names;
+  notes.insert(notes.end(), read.notes.begin(), read.notes.end());
+  part.targets = read.array;
+  return part;
+}
+
 double share_of(const TextOptions& o, double usual, const std::string& path) {
   const double share = o.val_split < 0 ? usual : o.val_split;
   need_validation(share, path);
@@ -311,24 +330,48 @@ std::pair<TextPart, TextPart> cut(const std::string& text, double share, const s
 
 std::pair<TextPart, TextPart> divide(TextPart&& all, size_t classes, double share, uint64_t seed,
                                      const std::string& path) {
-  const std::vector<bool> is_validation = hold_out(all.labels, classes, share, seed);
+  const bool targets = all.targets.defined();
+  const Strata strata = targets ? strata_of(all.targets) : Strata{all.labels, classes};
+  const std::vector<bool> is_validation = hold_out(strata.of_row, strata.count, share, seed);
+  std::vector<int64_t> in_train, in_test;
   TextPart train, test;
   for (size_t i = 0; i < is_validation.size(); ++i) {
     TextPart& to = is_validation[i] ? test : train;
     to.texts.push_back(std::move(all.texts[i]));
-    to.labels.push_back(all.labels[i]);
+    if (!targets) to.labels.push_back(all.labels[i]);
+    (is_validation[i] ? in_test : in_train).push_back(static_cast<int64_t>(i));
+  }
+  if (targets) {
+    train.targets = selected_rows(all.targets, in_train);
+    test.targets = selected_rows(all.targets, in_test);
   }
   if (test.texts.empty()) {
     fail(ErrorKind::data, path, "too few documents for a validation split: expected a class with two or more");
   }
-  test.note = cat(fixed(100 * share, 1), " % of each class of ", path, " for validation, seed ", seed);
+  test.note =
+      cat(fixed(100 * share, 1), " % of ", targets ? "" : "each class of ", path, " for validation, seed ", seed);
   return {std::move(train), std::move(test)};
 }
 
 }  // namespace
 
+TextPart selected(const TextPart& all, const std::vector<int64_t>& documents) {
+  TextPart part;
+  for (const int64_t i : documents) {
+    part.texts.push_back(all.texts[static_cast<size_t>(i)]);
+    if (!all.labels.empty()) part.labels.push_back(all.labels[static_cast<size_t>(i)]);
+  }
+  if (all.targets.defined()) part.targets = selected_rows(all.targets, documents);
+  return part;
+}
+
 std::string describe(const TextSet& set, const TextPart& part) {
-  if (!set.corpus()) return cat(with_commas(part.count()), " documents, ", set.classes.size(), " classes");
+  if (!set.corpus()) {
+    return cat(with_commas(part.count()), " documents, ",
+               set.classification()  ? cat(set.classes.size(), " classes")
+               : set.classes.empty() ? std::string("values")
+                                     : cat(set.classes.size(), " labels"));
+  }
   int64_t characters = 0;
   for (const std::string& text : part.texts) {
     characters +=
@@ -340,6 +383,7 @@ std::string describe(const TextSet& set, const TextPart& part) {
 uint64_t fingerprint(const TextPart& part) {
   uint64_t h = part.texts.size();
   for (const std::string& text : part.texts) h = hash_of(text.data(), text.size(), h);
+  if (part.targets.defined()) return hash_of(part.targets.raw(), part.targets.bytes(), h);
   return hash_of(part.labels.data(), part.labels.size() * sizeof(int64_t), h);
 }
 
@@ -383,6 +427,11 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
   set.validation = held_out.empty() || held_out != l.test;
   const bool whole = set.undivided && o.undivided == Undivided::whole;
   Reader reader(o, listing);
+  const bool of_targets = o.targets.kind != TargetKind::classes;
+  if (of_targets && (l.folders || form_of(l.train) == Form::corpus)) {
+    fail(ErrorKind::usage, "--task", path, l.folders ? " has a folder for each class" : " is a plain text",
+         ": expected a file of documents with their targets");
+  }
   if (!l.folders && form_of(l.train) == Form::corpus) {
     if (!held_out.empty()) {
       set.train.texts = {reader.corpus(l.train)};
@@ -396,6 +445,23 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
   }
   std::vector<TextRow> rows = reader.rows(l.train, l.folders);
   if (rows.empty()) fail(ErrorKind::data, l.train, "has no documents");
+  if (of_targets) {
+    std::vector<std::string> known = o.targets.labels;
+    set.train = part_of(std::move(rows), o.targets, reader.targets, l.train, known, reader.notes);
+    if (!held_out.empty()) {
+      std::vector<TextRow> others = reader.rows(held_out, false);
+      if (others.empty()) fail(ErrorKind::data, held_out, "has no documents");
+      set.test = part_of(std::move(others), o.targets, reader.targets, held_out, known, reader.notes);
+    } else if (whole) {
+      set.test = set.train;
+    } else {
+      std::tie(set.train, set.test) =
+          divide(std::move(set.train), 0, share_of(o, kDefaultSplit, path), o.split_seed, l.train);
+    }
+    (o.targets.kind == TargetKind::labels ? set.classes : set.targets) = known;
+    set.train.note = join(reader.notes, "; ");
+    return set;
+  }
   const std::vector<std::string> labels = classes_of(rows);
   if (labels.size() < 2 && !whole) {
     fail(ErrorKind::data, l.train, "has only one class, ", labels[0], ": expected two or more");

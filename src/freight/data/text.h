@@ -9,6 +9,7 @@
 
 #include "freight/data/dataset.h"
 #include "freight/data/folder_listing.h"
+#include "freight/data/targets.h"
 #include "freight/io/file.h"
 
 namespace freight::data {
@@ -24,6 +25,7 @@ struct TextOptions {
   std::optional<HeldOut> held_out = {};
   Undivided undivided = Undivided::divide;  // the treatment of data without a held-out set
   BadSamples bad = {};                      // the treatment of documents that cannot be read
+  TargetOptions targets = {};               // of files; its columns are used in place of label_column
 };
 // The fraction at the end of a corpus that is held out by default.
 inline constexpr double kDefaultCorpusSplit = 0.1;
@@ -32,25 +34,33 @@ inline constexpr size_t kMaxDocumentBytes = 1'000'000;
 
 // One split of a text dataset.
 struct TextPart {
-  std::vector<std::string> texts;                                       // valid UTF-8, not blank; one for a corpus
-  std::vector<int64_t> labels;                                          // class numbers; empty for a corpus
-  std::string note;                                                     // as Dataset::note
+  std::vector<std::string> texts;  // valid UTF-8, not blank; one for a corpus
+  std::vector<int64_t> labels;     // class numbers; empty for a corpus, and where there are targets
+  std::string note;                // as Dataset::note
+  Array targets = {};              // of documents with values or several labels each, as Targets::array
+
   int64_t count() const { return static_cast<int64_t>(texts.size()); }  // texts
 };
 
 // A text dataset with its two splits.
 struct TextSet {
   std::string name;                  // of the dataset
-  std::vector<std::string> classes;  // names by class number; empty for a corpus
+  std::vector<std::string> classes;  // names by number of the class or label; empty for a corpus and for values
+  std::vector<std::string> targets;  // names of the values
   TextPart train, test;              // the two splits
   bool undivided = false;            // the data has no held-out set: see Undivided
 
   bool test_apart = false;  // the data has a test set, and `test` is not that, but a validation set
   bool validation = false;  // `test` is a validation set: held out of training data, or named so
 
-  bool corpus() const { return classes.empty(); }  // one plain text without classes
+  // True for one plain text without classes.
+  bool corpus() const { return classes.empty() && targets.empty(); }
+  // The documents have a class each, neither values nor several labels.
+  bool classification() const { return !classes.empty() && !train.targets.defined(); }
 };
 
+// The documents with these numbers, in this order.
+TextPart selected(const TextPart& all, const std::vector<int64_t>& documents);
 // "60,614 documents, 2 classes"; "1,003,854 characters".
 std::string describe(const TextSet& set, const TextPart& part);
 // A hash of all texts and labels.
@@ -67,14 +77,16 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
 
 // One document of a file; `where` is "file:line".
 struct TextRow {
-  std::string text, label, where;  // unchanged, and its place
-  std::string fault = {};          // set by parse_unlabeled: the reason why it cannot be read
+  std::string text, label, where;         // unchanged, and its place
+  std::string fault = {};                 // set by parse_unlabeled: the reason why it cannot be read
+  std::vector<std::string> targets = {};  // the cells of the target columns, in place of a label
 };
 enum class TextForm { csv, tsv, jsonl, fasttext };  // file formats
 // The documents of one file.
 struct TextRows {
-  std::vector<TextRow> rows;  // in the order of the file
-  std::string note;           // the choice of columns, unless it is obvious
+  std::vector<TextRow> rows;              // in the order of the file
+  std::string note;                       // the choice of columns, unless it is obvious
+  std::vector<std::string> targets = {};  // names of the target columns
 };
 // Parses the documents of a file. Bad ones are treated as options.bad specifies.
 TextRows parse_text(io::ByteView bytes, const std::string& name, TextForm form, const TextOptions& options = {});

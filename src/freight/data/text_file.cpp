@@ -44,21 +44,31 @@ Rows rows_of(io::ByteView bytes, const std::string& name, TextForm form) {
 
 bool is_integer(std::string_view text) { return parse_number<int64_t>(text).has_value(); }
 
-// Which fields are text (several are joined) and label, and where the documents begin.
+// Which fields are text (several are joined) and label or targets, and where the documents begin.
 struct Columns {
   std::vector<size_t> texts;
   size_t label = 0;
   size_t first_row = 0;
   std::string note = {};
+  std::vector<size_t> targets = {};  // the label, and further columns that are asked for
 };
+
+// The label column where there are target columns: the first of them.
+std::string first_label_column(const TextOptions& o) {
+  return o.targets.columns.empty() ? o.label_column : o.targets.columns[0];
+}
 
 class ColumnFinder {
  public:
   ColumnFinder(const Rows& rows, std::string file, const TextOptions& options)
-      : rows_(rows), file_(std::move(file)), options_(options), header_(rows[0].cells) {}
+      : rows_(rows),
+        file_(std::move(file)),
+        options_(options),
+        label_column_(first_label_column(options)),
+        header_(rows[0].cells) {}
 
   Columns find() const {
-    if (!options_.text_column.empty() || !options_.label_column.empty()) return given();
+    if (!options_.text_column.empty() || !label_column_.empty()) return given();
     const auto label = header_.best(ColumnRole::label);
     Columns c{.texts = text_columns()};
     if (label && !c.texts.empty()) {
@@ -141,6 +151,7 @@ class ColumnFinder {
   void say(Columns& c) const {
     std::vector<size_t> taken = c.texts;
     taken.push_back(c.label);
+    taken.insert(taken.end(), c.targets.begin(), c.targets.end());
     const std::string aside = header_.left_aside(taken);
     const bool usual =
         header_.role(c.label) == ColumnRole::label && std::all_of(c.texts.begin(), c.texts.end(), [&](size_t t) {
@@ -198,14 +209,18 @@ class ColumnFinder {
     bool header = false;
     std::optional<size_t> text, label;
     if (!options_.text_column.empty()) text = place("--text-column", options_.text_column, header);
-    if (!options_.label_column.empty()) label = place("--label-column", options_.label_column, header);
-    if (text && label && *text == *label) {
-      refuse_value("--label-column", options_.label_column, "it is the text column too");
+    if (!label_column_.empty()) label = place("--label-column", label_column_, header);
+    std::vector<size_t> targets;
+    for (const std::string& name : options_.targets.columns) targets.push_back(place("--label-column", name, header));
+    if (text && (label == text || std::find(targets.begin(), targets.end(), *text) != targets.end())) {
+      refuse_value("--label-column", join(column_names(label_column_), ","), "it is the text column too");
     }
     if (!label) label = header_.best(ColumnRole::label);
     if (!text && !text_columns().empty()) text = text_columns()[0];
     if ((header || header_.width() == 2) && text.has_value() != label.has_value()) {
-      (text ? label : text) = header_.only_other_than({text ? *text : *label});
+      std::vector<size_t> known = targets;
+      if (text || known.empty()) known = {text ? *text : *label};
+      (text ? label : text) = header_.only_other_than(known);
     }
     if (!text || !label || *text == *label) {
       unknown(text ? "which column is the label" : "which column is the text");
@@ -213,7 +228,7 @@ class ColumnFinder {
     // With numbers alone: a header has usual names there, or a word over a column of numbers.
     header = header || header_.role(*text) == ColumnRole::text || header_.role(*label) == ColumnRole::label ||
              word_over_numbers(*label);
-    return {.texts = {*text}, .label = *label, .first_row = header ? size_t{1} : size_t{0}};
+    return {.texts = {*text}, .label = *label, .first_row = header ? size_t{1} : size_t{0}, .targets = targets};
   }
 
   // One of the two stands in the header: the other is what is left, unless the line is a document after all.
@@ -354,19 +369,30 @@ class ColumnFinder {
   const Rows& rows_;
   std::string file_;
   const TextOptions& options_;
+  std::string label_column_;  // that is asked for; "" for none
   TableHeader header_;
 };
 
 // Collects good documents; bad ones stop or are reported.
 class Sink {
  public:
-  explicit Sink(const BadSamples& bad) : bad_(bad) {}
+  explicit Sink(const TextOptions& options) : bad_(options.bad), kind_(options.targets.kind) {}
+  // A document with the cells of its target columns.
+  void add(std::string text, std::vector<std::string> cells, const std::string& where) {
+    std::string fault = document_fault(text);
+    for (const std::string& cell : cells) {
+      if (fault.empty() && utf8_fault(cell)) fault = "the label is not UTF-8";
+    }
+    if (fault.empty()) fault = TargetRows(kind_, targets).add(cells, where);
+    if (!fault.empty()) return refuse(where, fault);
+    rows.push_back({.text = std::move(text), .label = {}, .where = where, .fault = {}, .targets = std::move(cells)});
+  }
   void add(std::string text, std::string label, const std::string& where) {
     std::string fault = document_fault(text);
     if (fault.empty() && trimmed(label).empty()) fault = "the label is missing";
     if (fault.empty() && utf8_fault(label)) fault = "the label is not UTF-8";
     if (!fault.empty()) return refuse(where, fault);
-    rows.push_back({std::move(text), std::string(trimmed(label)), where});
+    rows.push_back({.text = std::move(text), .label = std::string(trimmed(label)), .where = where});
   }
   void refuse(const std::string& where, const std::string& why) const {
     if (bad_.on_bad == OnBad::error) {
@@ -374,11 +400,14 @@ class Sink {
     }
     if (bad_.report) bad_.report({where, why});
   }
+  bool takes_targets() const { return kind_ != TargetKind::classes; }
   std::vector<TextRow> rows;
   std::string note;
+  std::vector<std::string> targets;  // names of the target columns
 
  private:
   const BadSamples& bad_;
+  TargetKind kind_;
 };
 
 std::string joined_text(const std::vector<std::string>& fields, const std::vector<size_t>& columns) {
@@ -410,14 +439,28 @@ void read_texts(const Rows& table, const std::string& name, const TextOptions& o
 
 void read_table(const Rows& table, const std::string& name, const TextOptions& options, Sink& sink) {
   if (table.empty()) return;
-  const Columns columns = ColumnFinder(table, name, options).find();
+  Columns columns = ColumnFinder(table, name, options).find();
   sink.note = columns.note;
   const size_t width = table[0].cells.size();
+  if (columns.targets.empty()) columns.targets = {columns.label};
+  for (const size_t at : columns.targets) {
+    sink.targets.push_back(columns.first_row > 0 ? std::string(trimmed(table[0].cells[at])) : cat(at + 1));
+  }
+  if (!sink.takes_targets() && columns.targets.size() > 1) {
+    refuse_value("--label-column", join(options.targets.columns, ","),
+                 "expected one column, or --task regression or multilabel");
+  }
   for (size_t i = columns.first_row; i < table.size(); ++i) {
     const auto& [fields, line] = table[i];
     const std::string where = cat(name, ":", line);
     if (fields.size() != width) {
       sink.refuse(where, cat("expected ", width, " fields as in the first line, got ", fields.size()));
+      continue;
+    }
+    if (sink.takes_targets()) {
+      std::vector<std::string> cells;
+      for (const size_t at : columns.targets) cells.push_back(fields[at]);
+      sink.add(joined_text(fields, columns.texts), std::move(cells), where);
       continue;
     }
     sink.add(joined_text(fields, columns.texts), fields[columns.label], where);
@@ -460,8 +503,8 @@ Keys keys_of(const std::vector<std::string>& names, const TextOptions& options) 
   } else if (const auto at = header.best(ColumnRole::text)) {
     keys.text = names[*at];
   }
-  if (!options.label_column.empty()) {
-    keys.label = options.label_column;
+  if (const std::string given = first_label_column(options); !given.empty()) {
+    keys.label = given;
   } else if (const auto at = header.best(ColumnRole::label)) {
     keys.label = names[*at];
   }
@@ -484,7 +527,22 @@ class JsonDocuments {
       return;
     }
     row.text = text->value;
-    if (labeled) read_label(row);
+    if (!labeled) return;
+    if (options_.targets.kind == TargetKind::classes) return read_label(row);
+    for (const std::string& key : targets()) {
+      const Member* const target = member(key);
+      if (target && target->type == io::JsonType::nested) {
+        row.fault = cat("the label under '", key, "' is ", target->value,
+                        ": expected a number, or a text with the labels separated by '|'");
+        return;
+      }
+      row.targets.push_back(target && target->type != io::JsonType::null ? target->value : std::string());
+    }
+  }
+  // The keys of the targets, once a line has been read.
+  std::vector<std::string> targets() const {
+    if (!options_.targets.columns.empty()) return options_.targets.columns;
+    return {keys_ ? keys_->label : Keys().label};
   }
 
  private:
@@ -551,6 +609,10 @@ std::string_view without_labels(std::string_view line, std::vector<std::string>&
 void read_fasttext_line(std::string_view line, const std::string& where, Sink& sink) {
   std::vector<std::string> labels;
   const std::string_view rest = without_labels(line, labels);
+  if (sink.takes_targets()) {
+    sink.targets = {"__label__"};
+    return sink.add(std::string(rest), std::vector{join(labels, std::string(1, kLabelSeparator))}, where);
+  }
   if (labels.empty()) return sink.refuse(where, "the label is missing: the line does not begin with __label__");
   if (labels.size() > 1) {
     return sink.refuse(where, cat("expected one class per document, got ", labels.size(), " labels"));
@@ -571,7 +633,7 @@ std::string document_fault(const std::string& text) {
 }
 
 TextRows parse_text(io::ByteView bytes, const std::string& name, TextForm form, const TextOptions& options) {
-  Sink sink(options.bad);
+  Sink sink(options);
   switch (form) {
     case TextForm::csv:
     case TextForm::tsv: read_table(rows_of(bytes, name, form), name, options, sink); break;
@@ -581,7 +643,9 @@ TextRows parse_text(io::ByteView bytes, const std::string& name, TextForm form, 
         TextRow row{{}, {}, place};
         documents.read(line, true, row);
         if (!row.fault.empty()) return sink.refuse(place, row.fault);
-        sink.add(std::move(row.text), std::move(row.label), place);
+        if (!sink.takes_targets()) return sink.add(std::move(row.text), std::move(row.label), place);
+        sink.targets = documents.targets();
+        sink.add(std::move(row.text), std::move(row.targets), place);
       });
       break;
     }
@@ -590,7 +654,7 @@ TextRows parse_text(io::ByteView bytes, const std::string& name, TextForm form, 
                 [&](std::string_view line, const std::string& place) { read_fasttext_line(line, place, sink); });
       break;
   }
-  return {std::move(sink.rows), std::move(sink.note)};
+  return {std::move(sink.rows), std::move(sink.note), std::move(sink.targets)};
 }
 
 TextRows parse_unlabeled(io::ByteView bytes, const std::string& name, TextForm form, const std::string& column) {

@@ -125,6 +125,10 @@ class DocumentFeed final : public TokenFeed {
     const BucketSlice& piece = batches_[static_cast<size_t>(number)];
     const int64_t length = lengths_[piece.bucket];
     FeedBatch b{Array(DType::i32, {piece.count, length}), Array(DType::i64, {piece.count}), piece.count};
+    if (set->targets.defined()) {
+      const auto first = order_[piece.bucket].begin() + piece.first;
+      b.targets = selected_rows(set->targets, {first, first + piece.count});
+    }
     for (int64_t i = 0; i < piece.count; ++i) {
       const int64_t document = order_[piece.bucket][static_cast<size_t>(piece.first + i)];
       const auto begin = set->tokens.begin() + set->offsets[static_cast<size_t>(document)];
@@ -212,6 +216,7 @@ TokenSet encode(const TextPart& part, const Tokenizer& tokenizer, int64_t max_le
   });
   TokenSet set;
   set.labels = part.labels;
+  set.targets = part.targets;
   for (const auto& tokens : all) {
     set.tokens.insert(set.tokens.end(), tokens.begin(), tokens.end());
     set.offsets.push_back(static_cast<int64_t>(set.tokens.size()));
@@ -243,6 +248,14 @@ int64_t batches_of(int64_t samples, const TokenFeedOptions& o) {
 std::unique_ptr<Feed> document_feed(std::shared_ptr<const TokenSet> set, std::vector<int64_t> lengths,
                                     const TokenFeedOptions& options) {
   return std::make_unique<DocumentFeed>(std::move(set), std::move(lengths), options);
+}
+
+std::vector<int64_t> document_order(const TokenSet& set, const std::vector<int64_t>& lengths) {
+  std::vector<int64_t> order(static_cast<size_t>(set.count()));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return bucket_of(set, a, lengths) < bucket_of(set, b, lengths); });
+  return order;
 }
 
 std::unique_ptr<Feed> window_feed(std::shared_ptr<const TokenSet> set, int64_t length,

@@ -17,6 +17,7 @@ struct TokenSet {
   std::vector<int32_t> tokens;         // of all documents
   std::vector<int64_t> offsets = {0};  // the beginning of each document, and the end of the last
   std::vector<int64_t> labels;         // class numbers; empty for a corpus
+  Array targets = {};                  // (N, K), where documents have values or several labels, in place of classes
   int64_t cut = 0;                     // the number of documents that were longer than max_length
 
   int64_t count() const { return static_cast<int64_t>(offsets.size()) - 1; }  // documents
@@ -58,10 +59,12 @@ struct TokenFeedOptions {
 // The number of batches in an epoch of `samples` documents of one length, or of windows.
 int64_t batches_of(int64_t samples, const TokenFeedOptions& options);
 // Batches of documents: inputs i32 (N, L), where L is the smallest of the ascending `lengths` that all documents of the
-// batch fit into, and targets i64 (N). Every document is in exactly one batch of an epoch (unless drop_last). Throws
-// Error(usage) for a document longer than all lengths.
+// batch fit into, and targets i64 (N), or as in the set. Every document is in exactly one batch of an epoch (unless
+// drop_last). Throws Error(usage) for a document longer than all lengths.
 std::unique_ptr<Feed> document_feed(std::shared_ptr<const TokenSet> set, std::vector<int64_t> lengths,
                                     const TokenFeedOptions& options);
+// The documents in the order of such batches, if they are not shuffled.
+std::vector<int64_t> document_order(const TokenSet& set, const std::vector<int64_t>& lengths);
 // Batches of windows: inputs and targets i32 (N, length) of consecutive windows without overlap. Every token except the
 // first is a target once, and the last window is padded. With shuffle the first window of an epoch begins at a random
 // offset, and tokens that are left at the ends are not used. Throws Error(data) for fewer than two tokens, with shuffle

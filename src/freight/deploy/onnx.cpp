@@ -54,7 +54,7 @@ class Exporter {
       Tensor x = tape->input(input_name(), type);
       if (options_.preprocessing) x = normalized(x);
       Tensor y = models::tempered(bundle_.model, (*bundle_.model.net)(x));
-      if (probabilities()) y = models::answers_of(bundle_.model, y);
+      if (probabilities() || models::regresses(bundle_.model.loss)) y = models::answers_of(bundle_.model, y);
       tape->finish({tape->value_of(y)});
     }
     return {{batch, length, onnx::prepared(tape->graph())}, tape};
@@ -126,7 +126,7 @@ OnnxSummary export_rows(const store::Bundle& bundle, const std::string& path, co
   if (options.preprocessing) {
     fail(ErrorKind::usage, "export", "preprocessing is for images: ", bundle.learner, " expects rows of columns");
   }
-  if (!options.softmax && bundle.rows->tells_classes()) {
+  if (!options.softmax && bundle.rows->predicts_classes()) {
     fail(ErrorKind::usage, "export", "logits exist for networks only: the file of ", bundle.learner,
          " returns probabilities");
   }

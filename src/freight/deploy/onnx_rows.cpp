@@ -258,7 +258,7 @@ std::vector<std::string> write_rows(const store::Bundle& bundle, Model& model) {
     fail(ErrorKind::usage, "export to ONNX", "the model predicts one value for all rows: no column varied in training");
   }
   const auto width = static_cast<int64_t>(bundle.columns.size());
-  const std::string output = bundle.rows->tells_classes() ? "probabilities" : "values";
+  const std::string output = bundle.rows->predicts_classes() ? "probabilities" : "values";
   model.inputs.push_back({kFeatures, DType::f32, {{.name = "N"}, {.value = width}}});
   model.outputs.push_back({output, DType::f32, {{.name = "N"}, {.value = bundle.rows->outputs()}}});
   RowWriter w(model);

@@ -67,16 +67,16 @@ class Predictor {
   void check_values(const Array& sample, const std::string& name) const;
 
   // f32 (N, outputs) for samples as made above, in their order. Throws Error(data) for a sample of another shape or of
-  // values that check_values refuses. This is the one place that groups samples by what decides their plan, pads texts
-  // and fills up batches: steps take 1, 2, 4, ... samples up to the batch size, the last one repeated, so that plans
-  // are few.
+  // values that check_values refuses. For networks this is the one place that groups samples by shape, pads texts and
+  // fills up batches: steps take 1, 2, 4, ... samples up to the batch size, the last one repeated, so that plans are
+  // few. Rows of a table run in one call, however many.
   Array run(const std::vector<Array>& samples, const PredictOptions& options = {});
   // Plans the steps that `run` takes for samples of these types and runs each once. Nothing where that was done.
   void warm(const std::vector<Array>& samples);
   // The same for batches of these sizes; of texts at every padded length.
   void warm(const std::vector<int64_t>& batch_sizes);
-  // All steps that `run` can take. `warmed` hears of each (plans done, of how many); false from it stops, and is given
-  // back.
+  // The same for all steps that `run` can take. Calls `warmed` after each (plans done, of how many); if that returns
+  // false, stops and returns false.
   bool warm_all(const std::function<bool(int64_t done, int64_t all)>& warmed);
 
   struct State;  // what answers: predictor_internal.h

@@ -18,7 +18,7 @@ namespace {
 struct RowState : Predictor::State {
   using State::State;
 
-  bool probabilities() const override { return bundle.rows->tells_classes(); }
+  bool probabilities() const override { return bundle.rows->predicts_classes(); }
   int64_t outputs() const override { return bundle.rows->outputs(); }
   // What is known of every learner is an upper bound: a row meets each fitted number once at most, in a product and a
   // sum, or in the comparison of a tree.
@@ -31,7 +31,7 @@ struct RowState : Predictor::State {
     const std::lock_guard lock(guard);
     std::vector<std::string> fresh;
     for (const store::Beyond& beyond : store::beyond_training(bundle.columns, sample.data<double>())) {
-      if (told.insert(beyond.column).second) fresh.push_back(beyond.text);
+      if (reported.insert(beyond.column).second) fresh.push_back(beyond.text);
     }
     return join(fresh, "; ");
   }
@@ -57,7 +57,7 @@ struct RowState : Predictor::State {
   }
 
   mutable std::mutex guard;
-  mutable std::set<size_t> told;  // columns of which numbers beyond training were told
+  mutable std::set<size_t> reported;  // columns of which numbers beyond training were reported
 };
 
 }  // namespace

@@ -126,7 +126,7 @@ class Verifier {
   }
   // The error of values, or the probability of the true class, as the evaluator has just measured it on one sample.
   double score(const train::Evaluation& e, const train::Evaluator& evaluator) const {
-    if (values()) return e.loss;
+    if (values() || evaluated_.multilabel()) return e.loss;
     const int64_t label = evaluator.answers().targets.data<int64_t>()[0];
     return static_cast<double>(evaluator.answers().outputs.data<float>()[label]);
   }
@@ -154,15 +154,20 @@ class Verifier {
       data::TextPart one;
       const auto at = static_cast<size_t>(i);
       one.texts = {set.test.texts[at]};
-      if (!set.corpus()) one.labels = {set.test.labels[at]};
+      if (set.classification()) one.labels = {set.test.labels[at]};
+      if (set.test.targets.defined()) one.targets = data::selected_rows(set.test.targets, {i});
       Sample s;
       const auto feed = train::evaluation_feed(set, one, evaluated_, 1);
       s.score = score(evaluator.run(*feed, options_.data), evaluator);
-      const auto& names = evaluated_.classes;
-      const auto name = std::find(names.begin(), names.end(), set.classes[static_cast<size_t>(one.labels[0])]);
-      s.target = {static_cast<double>(name - names.begin())};
       s.raw = predictor_.sample_of_text(one.texts[0], options_.data);
       samples_.push_back(s);
+      if (one.targets.defined()) {
+        samples_.back().target = one.targets.to_vector<double>();
+        continue;
+      }
+      const auto& names = evaluated_.classes;
+      const auto name = std::find(names.begin(), names.end(), set.classes[static_cast<size_t>(one.labels[0])]);
+      samples_.back().target = {static_cast<double>(name - names.begin())};
     }
   }
 
@@ -215,7 +220,14 @@ class Verifier {
     for (size_t i = 0; i < raw_.size(); ++i) {
       const int64_t length = preprocessing().text() ? bucket(raw_[i]) : 0;
       std::vector<double> y = step(prepared(raw_[i], length, preprocessing())).array().to_vector<double>();
-      if (!values()) {
+      if (values()) {
+        const models::TargetScale& scale = model.target_scale;
+        for (size_t j = 0; j < scale.mean.size(); ++j) {
+          y[j] = y[j] * static_cast<double>(scale.deviation[j]) + static_cast<double>(scale.mean[j]);
+        }
+      } else if (evaluated_.multilabel()) {
+        for (double& v : y) v = 1 / (1 + std::exp(-v));
+      } else {
         const double peak = *std::max_element(y.begin(), y.end());
         const bool each = model.loss == models::Loss::bce;
         double total = 0;
@@ -279,10 +291,19 @@ class Verifier {
     return d * d;
   }
 
+  // The loss of one value, in the scale of the target, or of the probability of one label.
+  double loss_of(double answer, double target, size_t number) const {
+    constexpr double kLeast = 1e-12;
+    if (evaluated_.multilabel()) return -std::log(std::max(target > 0 ? answer : 1 - answer, kLeast));
+    const models::TargetScale& scale = evaluated_.model.target_scale;
+    return error_of((answer - target) / (scale.any() ? static_cast<double>(scale.deviation[number]) : 1));
+  }
+
   Claim evaluation() {
     Claim c{.name = "eval",
-            .text = values() ? "predict has the error that eval measures, sample by sample"
-                             : "predict and eval give each sample's true class the same probability"};
+            .text = values()                  ? "predict has the error that eval measures, sample by sample"
+                    : evaluated_.multilabel() ? "predict has the loss that eval measures, sample by sample"
+                                              : "predict and eval give each sample's true class the same probability"};
     if (options_.data.empty()) {
       c.note = "needs samples with targets: --data";
       return c;
@@ -292,9 +313,10 @@ class Verifier {
       const Sample& s = samples_[i];
       const float* row = answers_.data<float>() + static_cast<int64_t>(i) * k;
       double mine = 0, largest = 1;
-      if (values()) {
+      if (values() || evaluated_.multilabel()) {
         for (int64_t j = 0; j < k; ++j) {
-          mine += error_of(static_cast<double>(row[j]) - s.target[static_cast<size_t>(j)]) / static_cast<double>(k);
+          mine += loss_of(static_cast<double>(row[j]), s.target[static_cast<size_t>(j)], static_cast<size_t>(j)) /
+                  static_cast<double>(k);
         }
         largest = std::max(1.0, std::abs(*s.score));
       } else {

@@ -49,7 +49,7 @@ class RowVerifier {
       far = std::max(far, std::fabs(a - b));
       largest = std::max(largest, std::fabs(b));
     }
-    return !model().tells_classes() && largest > 0 ? far / largest : far;
+    return !model().predicts_classes() && largest > 0 ? far / largest : far;
   }
 
   Claim replayed() {

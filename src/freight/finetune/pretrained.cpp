@@ -2,6 +2,7 @@
 #include "freight/finetune/pretrained.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -42,8 +43,8 @@ Overlap overlap_of(const nn::Module& net, const std::vector<nn::NamedArray>& ent
   return o;
 }
 
-// "; the file has the weights of resnet34 (216 of its 218 tensors fit): --model resnet34", or nothing where no built-in
-// network fits better than this one. The head and the channels of the input may differ.
+// "; the file has the weights of resnet34 (216 of its 218 tensors fit): --model resnet34", or nothing where no other
+// built-in network fits better than this one. The head and the channels of the input may differ.
 std::string nearest_network(const models::Model& model, const std::vector<nn::NamedArray>& entries) {
   Overlap best = overlap_of(*model.net, entries);
   std::string name;
@@ -59,7 +60,7 @@ std::string nearest_network(const models::Model& model, const std::vector<nn::Na
     const Overlap o = overlap_of(*other->net, entries);
     if (o.share() > best.share()) best = o, name = e.name;
   }
-  if (name.empty() || best.share() < 0.5) return {};
+  if (name.empty() || name == model.name || best.share() < 0.5) return {};
   return cat("; the file has the weights of ", name, " (", best.common, " of its ", best.of_file,
              " tensors fit): --model ", name);
 }
@@ -122,14 +123,16 @@ size_t first_of_head(const std::vector<Layer>& layers, const Entries& entries) {
   return first;
 }
 
-// A head takes the features of the layers before it, which have other meanings where there are others of them.
-void need_same_inputs(const nn::NamedVariable& v, const Array* given, const std::string& path) {
+// A head takes the features of the layers before it, which have other meanings where there are others of them. `hint`
+// makes the end of the message.
+void need_same_inputs(const nn::NamedVariable& v, const Array* given, const std::string& path,
+                      const std::function<std::string()>& hint) {
   if (!given || given->shape().rank() != v.variable.shape().rank()) return;
   for (int64_t axis = 1; axis < given->shape().rank(); ++axis) {
     if (given->shape()[axis] == v.variable.shape()[axis]) continue;
     fail(ErrorKind::checkpoint, path, "the input of the head does not fit: ", v.name, " takes ", given->shape()[axis],
          " features in the file ", given->shape(), ", the model's layers before it give ", v.variable.shape()[axis],
-         " ", v.variable.shape(), "; give the layer another name in the spec to train it from scratch");
+         " ", v.variable.shape(), hint());
   }
 }
 
@@ -154,6 +157,10 @@ LoadReport load_pretrained(models::Model& model, const std::string& path, const 
   const size_t head = first_of_head(layers, entries);
   const auto auxiliary = static_cast<size_t>(std::count_if(
       layers.begin(), layers.begin() + static_cast<std::ptrdiff_t>(head), [](const Layer& l) { return l.auxiliary; }));
+  const auto hint = [&] {
+    const std::string network = nearest_network(model, given);
+    return network.empty() ? "; in a spec, give the layer another name to train it from scratch" : network;
+  };
   Matching m;
   for (size_t i = 0; i < layers.size(); ++i) {
     const bool replaceable = layers[i].auxiliary || i >= head;
@@ -163,7 +170,7 @@ LoadReport load_pretrained(models::Model& model, const std::string& path, const 
       if (fits(v, array)) {
         m.fit(v, *array);
       } else if (replaceable) {
-        if (i >= head && layers[i].head) need_same_inputs(v, array, path);
+        if (i >= head && layers[i].head) need_same_inputs(v, array, path, hint);
         m.keep_new(v, array);
       } else {
         m.refuse(v, array);

@@ -20,6 +20,9 @@ namespace fs = std::filesystem;
 
 // More samples than these take too long for their use; the first of each class are taken.
 constexpr int64_t kMostPredicted = 20000;
+// A model that is right less often contradicts more right labels than wrong ones: of 1,500 photographs of five flowers
+// with 30 wrong labels, one that was right for 36 % contradicted 908 labels, 26 of the wrong ones.
+constexpr double kTrusted = 0.7;
 
 // All parts, one after the other, with the labels of their samples.
 struct AllSamples {
@@ -109,6 +112,12 @@ std::vector<size_t> to_predict(const AllSamples& all, const std::vector<bool>& u
 void find_label_errors(const OutOfFold& predictions, const std::vector<size_t>& chosen,
                        const std::vector<int64_t>& labels, const AllSamples& all, DataCheck& check) {
   check.predicted_right = predictions.accuracy;
+  if (predictions.accuracy < kTrusted) {
+    check.notes.push_back(cat("labels: not checked, since out-of-fold predictions of a simple model are right for ",
+                              fixed(100 * predictions.accuracy, 1), " % only"));
+    return;
+  }
+  check.labels_checked = true;
   for (const Contradicted& c : contradicted_labels(predictions, labels)) {
     const size_t i = chosen[static_cast<size_t>(c.sample)];
     check.label_errors.push_back({check.parts[all.part[i]].name, name_of(check, all, static_cast<int64_t>(i)),

@@ -56,6 +56,7 @@ struct DataCheck {
   int64_t groups_all = 0;             // the number of all groups
   std::vector<LabelError> label_errors;
   double predicted_right = 0;         // fraction that out-of-fold predictions get right; 0: not predicted
+  bool labels_checked = false;        // predictions were right often enough
   std::vector<std::string> warnings;  // about rare and missing classes
   // False if a sample or group is in several splits, or a file cannot be read.
   bool ok() const { return leaks.empty() && groups.empty() && bad.empty(); }

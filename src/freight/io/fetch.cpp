@@ -2,6 +2,8 @@
 // by Range.
 #include "freight/io/fetch.h"
 
+// Libraries before 7.85 need options that newer headers warn of.
+#define CURL_DISABLE_DEPRECATION
 #include <curl/curl.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -14,17 +16,45 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "freight/base/error.h"
+#include "freight/base/library.h"
 #include "freight/io/digest.h"
 #include "freight/io/file.h"
 
 namespace freight::io {
 
 namespace {
+
+// libcurl is loaded for the first download: it brings thirty libraries with it, and belongs to the system, which keeps
+// its certificates.
+struct CurlFunctions {
+  decltype(&::curl_global_init) global_init;
+  decltype(&::curl_easy_init) easy_init;
+  decltype(&::curl_easy_setopt) easy_setopt;
+  decltype(&::curl_easy_perform) easy_perform;
+  decltype(&::curl_easy_getinfo) easy_getinfo;
+  decltype(&::curl_easy_strerror) easy_strerror;
+  decltype(&::curl_easy_cleanup) easy_cleanup;
+  decltype(&::curl_slist_append) slist_append;
+  decltype(&::curl_slist_free_all) slist_free_all;
+};
+const CurlFunctions& curl() {
+  static const auto kLoaded = [] {
+    Loaded<CurlFunctions> l;
+    l.library = load_library({"libcurl.so.4", "libcurl-gnutls.so.4"}, "libcurl4", "curl_",
+                             {"global_init", "easy_init", "easy_setopt", "easy_perform", "easy_getinfo",
+                              "easy_strerror", "easy_cleanup", "slist_append", "slist_free_all"},
+                             &l.functions, "another version of libcurl.so.4", LibraryKind::system);
+    if (l.library.why.empty()) l.functions.global_init(CURL_GLOBAL_DEFAULT);
+    return l;
+  }();
+  if (!kLoaded.library.why.empty()) fail(ErrorKind::runtime, "downloads", kLoaded.library.why);
+  return kLoaded.functions;
+}
+
 int64_t size_of_file(const std::string& path) {
   struct stat st {};
   return ::stat(path.c_str(), &st) == 0 ? static_cast<int64_t>(st.st_size) : 0;
@@ -76,13 +106,13 @@ struct Transfer {
   int64_t have = 0;        // bytes in the .part when the transfer began
   std::string fault = {};  // of writing
   bool checked = false;    // whether the server's answer to Range has been looked at
-  CURL* curl = nullptr;
+  CURL* handle = nullptr;
   curl_slist* headers = nullptr;
   char message[CURL_ERROR_SIZE] = "";
 
   ~Transfer() {
-    curl_slist_free_all(headers);
-    if (curl) curl_easy_cleanup(curl);
+    if (headers) curl().slist_free_all(headers);
+    if (handle) curl().easy_cleanup(handle);
   }
 };
 
@@ -98,7 +128,7 @@ size_t on_data(char* data, size_t, size_t n, void* user) {
   if (!t->checked) {
     t->checked = true;
     long status = 0;
-    curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
+    curl().easy_getinfo(t->handle, CURLINFO_RESPONSE_CODE, &status);
     // A server that ignores Range sends the whole file from its start.
     if (t->have > 0 && status == 200) {
       if (::ftruncate(t->part->fd(), 0) != 0) t->fault = std::strerror(errno);
@@ -126,31 +156,38 @@ int on_progress(void* user, curl_off_t total, curl_off_t done, curl_off_t, curl_
   return 0;
 }
 
+// A server may not redirect to files of this machine.
+void allow_protocols(CURL* handle) {
+  const CURLcode code = curl().easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https,file");
+  curl().easy_setopt(handle, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+  if (code != CURLE_UNKNOWN_OPTION) return;
+  // libcurl before 7.85 knows bits alone.
+  curl().easy_setopt(handle, CURLOPT_PROTOCOLS, long{CURLPROTO_HTTP | CURLPROTO_HTTPS | CURLPROTO_FILE});
+  curl().easy_setopt(handle, CURLOPT_REDIR_PROTOCOLS, long{CURLPROTO_HTTP | CURLPROTO_HTTPS});
+}
+
 CURLcode perform(Transfer& t, const std::string& url) {
-  static std::once_flag started;
-  std::call_once(started, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
-  t.curl = curl_easy_init();
-  if (!t.curl) fail(ErrorKind::runtime, url, "cannot start libcurl");
-  for (const std::string& line : t.options.headers) t.headers = curl_slist_append(t.headers, line.c_str());
-  curl_easy_setopt(t.curl, CURLOPT_URL, url.c_str());
-  curl_easy_setopt(t.curl, CURLOPT_ERRORBUFFER, t.message);
-  curl_easy_setopt(t.curl, CURLOPT_HTTPHEADER, t.headers);
-  curl_easy_setopt(t.curl, CURLOPT_FOLLOWLOCATION, 1L);
-  curl_easy_setopt(t.curl, CURLOPT_FAILONERROR, 1L);
-  curl_easy_setopt(t.curl, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(t.curl, CURLOPT_CONNECTTIMEOUT, 20L);
-  curl_easy_setopt(t.curl, CURLOPT_LOW_SPEED_LIMIT, 100L);
-  curl_easy_setopt(t.curl, CURLOPT_LOW_SPEED_TIME, 30L);
-  curl_easy_setopt(t.curl, CURLOPT_PROTOCOLS_STR, "http,https,file");
-  curl_easy_setopt(t.curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(t.curl, CURLOPT_USERAGENT, "freight");
-  curl_easy_setopt(t.curl, CURLOPT_WRITEFUNCTION, on_data);
-  curl_easy_setopt(t.curl, CURLOPT_WRITEDATA, &t);
-  curl_easy_setopt(t.curl, CURLOPT_NOPROGRESS, 0L);
-  curl_easy_setopt(t.curl, CURLOPT_XFERINFOFUNCTION, on_progress);
-  curl_easy_setopt(t.curl, CURLOPT_XFERINFODATA, &t);
-  if (t.have > 0) curl_easy_setopt(t.curl, CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(t.have));
-  return curl_easy_perform(t.curl);
+  t.handle = curl().easy_init();
+  if (!t.handle) fail(ErrorKind::runtime, url, "cannot start libcurl");
+  for (const std::string& line : t.options.headers) t.headers = curl().slist_append(t.headers, line.c_str());
+  curl().easy_setopt(t.handle, CURLOPT_URL, url.c_str());
+  curl().easy_setopt(t.handle, CURLOPT_ERRORBUFFER, t.message);
+  curl().easy_setopt(t.handle, CURLOPT_HTTPHEADER, t.headers);
+  curl().easy_setopt(t.handle, CURLOPT_FOLLOWLOCATION, 1L);
+  curl().easy_setopt(t.handle, CURLOPT_FAILONERROR, 1L);
+  curl().easy_setopt(t.handle, CURLOPT_NOSIGNAL, 1L);
+  curl().easy_setopt(t.handle, CURLOPT_CONNECTTIMEOUT, 20L);
+  curl().easy_setopt(t.handle, CURLOPT_LOW_SPEED_LIMIT, 100L);
+  curl().easy_setopt(t.handle, CURLOPT_LOW_SPEED_TIME, 30L);
+  allow_protocols(t.handle);
+  curl().easy_setopt(t.handle, CURLOPT_USERAGENT, "freight");
+  curl().easy_setopt(t.handle, CURLOPT_WRITEFUNCTION, on_data);
+  curl().easy_setopt(t.handle, CURLOPT_WRITEDATA, &t);
+  curl().easy_setopt(t.handle, CURLOPT_NOPROGRESS, 0L);
+  curl().easy_setopt(t.handle, CURLOPT_XFERINFOFUNCTION, on_progress);
+  curl().easy_setopt(t.handle, CURLOPT_XFERINFODATA, &t);
+  if (t.have > 0) curl().easy_setopt(t.handle, CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(t.have));
+  return curl().easy_perform(t.handle);
 }
 
 enum class Outcome { complete, again, give_up };
@@ -161,7 +198,7 @@ struct Result {
 
 // The message of a failed transfer, and if another try can help.
 Result result_of(const Transfer& t, CURLcode code, long status) {
-  const std::string reason = *t.message ? t.message : curl_easy_strerror(code);
+  const std::string reason = *t.message ? t.message : curl().easy_strerror(code);
   switch (code) {
     case CURLE_HTTP_RETURNED_ERROR: {
       const std::string meaning = t.options.meaning ? t.options.meaning(status) : "";
@@ -183,7 +220,7 @@ Result transfer_once(const std::string& url, const PartFile& part, const std::st
   Transfer t{.options = options, .name = name, .part = &part, .have = size_of_file(part.path())};
   const CURLcode code = perform(t, url);
   long status = 0;
-  curl_easy_getinfo(t.curl, CURLINFO_RESPONSE_CODE, &status);
+  curl().easy_getinfo(t.handle, CURLINFO_RESPONSE_CODE, &status);
   if (!t.fault.empty()) fail(ErrorKind::runtime, part.path(), "cannot write: ", t.fault);
   if (code == CURLE_OK) return {Outcome::complete, ""};
   if (code == CURLE_ABORTED_BY_CALLBACK) {
@@ -191,7 +228,7 @@ Result transfer_once(const std::string& url, const PartFile& part, const std::st
   }
   if (code == CURLE_RANGE_ERROR || code == CURLE_BAD_DOWNLOAD_RESUME) {  // the server cannot continue: start over
     part.clear();
-    return {Outcome::again, *t.message ? t.message : curl_easy_strerror(code)};
+    return {Outcome::again, *t.message ? t.message : curl().easy_strerror(code)};
   }
   // Nothing is left after the .part: it is complete or garbage, the hash decides.
   if (code == CURLE_HTTP_RETURNED_ERROR && status == 416) return {Outcome::complete, ""};
@@ -267,7 +304,7 @@ Document fetch_document(const std::string& url, const FetchOptions& options) {
     document = {};
     Transfer t{.options = options, .text = &document.body};
     const CURLcode code = perform(t, url);
-    curl_easy_getinfo(t.curl, CURLINFO_RESPONSE_CODE, &document.status);
+    curl().easy_getinfo(t.handle, CURLINFO_RESPONSE_CODE, &document.status);
     if (code == CURLE_OK) return document;
     if (code == CURLE_ABORTED_BY_CALLBACK) fail(ErrorKind::data, url, "download cancelled");
     const Result r = result_of(t, code, document.status);

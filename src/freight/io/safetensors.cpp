@@ -127,6 +127,7 @@ constexpr Named kTypes[] = {{"F32", {'f', 4}},  {"F64", {'f', 8}}, {"F16", {'f',
                             {"BOOL", {'b', 1}}, {"C64", {'c', 8}}, {"F8_E4M3", {'4', 1}}, {"F8_E5M2", {'5', 1}}};
 
 uint64_t header_size_of(ByteView prefix, uint64_t file_size, const std::string& name) {
+  if (ends_with(name, ".onnx")) fail(ErrorKind::checkpoint, name, "is an ONNX file, expected a .safetensors file");
   if (file_size < 8) fail(ErrorKind::checkpoint, name, "truncated safetensors file: ", file_size, " bytes");
   const uint64_t n = little_endian(prefix.first(8));
   if (n > kMaxSafetensorsHeader) {

@@ -8,6 +8,7 @@
 #include "freight/base/device_collectives.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
+#include "freight/comm/tree_sum.h"
 #include "freight/ir/builder.h"
 #include "freight/job/plan_sum.h"
 #include "freight/job/ranks.h"
@@ -47,7 +48,7 @@ struct AddRows {
   std::vector<int64_t> order;  // of the rows in the tree
   Tensor sum(const Tensor& of, size_t first, size_t count) const {
     if (count == 1) return select(of, 0, order[first]);
-    const size_t half = std::bit_ceil(count) / 2;
+    const auto half = static_cast<size_t>(comm::left_half(static_cast<int>(count)));
     return sum(of, first, half) + sum(of, first + half, count - half);
   }
   void operator()() const {
@@ -170,7 +171,7 @@ DeviceSum::DeviceSum(const std::vector<Variable>& summands, const GradientSumOpt
   }
   if (sharding.exact) s.prepare_exact();
   const bool needed = sharding.ranks->overlap() != Overlap::no || sharding.shared_statistics;
-  if (sums_within_plan(sharding) && needed) s.prepare_plan_sum(options);
+  if (may_sum_within_plan(sharding) && needed) s.prepare_plan_sum(options);
 }
 
 void DeviceSum::State::prepare_exact() {

@@ -10,16 +10,16 @@
 
 namespace freight::job {
 
-bool sums_within_plan(const Sharding& s) {
-  const bool alone = s.deal().most() == 1;
-  return s.ranks && s.ranks->devices() && !s.exact && (alone || !s.shared_statistics);
+bool may_sum_within_plan(const Sharding& s) {
+  const bool one_part_per_rank = s.deal().most() == 1;
+  return s.ranks && s.ranks->devices() && !s.exact && (one_part_per_rank || !s.shared_statistics);
 }
 
-bool side_by_side(const Sharding& s) { return s.shared_statistics && !sums_within_plan(s); }
+bool interleaves_parts(const Sharding& s) { return s.shared_statistics && !may_sum_within_plan(s); }
 
 namespace {
 
-bool sums_on_devices(const Sharding& s) { return s.ranks && s.ranks->devices() && !side_by_side(s); }
+bool sums_on_devices(const Sharding& s) { return s.ranks && s.ranks->devices() && !interleaves_parts(s); }
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // The sum of a step's gradients over the parts of its batch: the parts that this rank computes, one after the other or
-// side by side, and those of the other ranks. Host memory (host_sum.h) and devices (device_sum.h) each have an
+// interleaved, and those of the other ranks. Host memory (host_sum.h) and devices (device_sum.h) each have an
 // implementation; the step (train/part_step.h) knows only this interface.
 //
 // Parts are added in the tree of comm/tree_sum.h, and so are the ranks' sums in host memory. Where the sum is to be
@@ -41,7 +41,7 @@ class GradientSum {
   // The times of the last step's sums over ranks, in seconds since start(); empty if only the device knows them.
   virtual std::span<const SumTime> sum_times() const { return {}; }
   // True if the next step overlaps its sums with the last part, where the host makes them.
-  virtual bool beside() const { return false; }
+  virtual bool overlaps_next_step() const { return false; }
 };
 
 struct GradientSumOptions {
@@ -51,16 +51,17 @@ struct GradientSumOptions {
   // part has no samples.
   std::function<std::shared_ptr<const Plan>()> first_plan;
 };
-// Sums f32 summands, the same on all ranks: on devices with NCCL (Ranks::devices()), unless parts run side by side.
+// Sums f32 summands, the same on all ranks: on devices with NCCL (Ranks::devices()), unless parts are interleaved.
 std::unique_ptr<GradientSum> make_gradient_sum(const std::vector<Variable>& summands,
                                                const GradientSumOptions& options);
 // The memory that a GradientSum for summands of `bytes` needs in addition to the variables and the plans' arenas.
 size_t kept_bytes(size_t bytes, const Sharding& sharding);
 
-// True if devices add among themselves while the plan of a rank's last part runs.
-bool sums_within_plan(const Sharding& sharding);
-// True if the parts of a rank run side by side, because they exchange statistics in host memory (shared_statistics).
-bool side_by_side(const Sharding& sharding);
+// True if devices add among themselves while the plan of a rank's last part runs, unless --overlap no.
+bool may_sum_within_plan(const Sharding& sharding);
+// True if the parts of a rank run in turns, each up to its next sum, because they exchange statistics in host memory
+// (shared_statistics).
+bool interleaves_parts(const Sharding& sharding);
 
 // Summands in the order in which rank 0's plan computes them, the same on all ranks, and cut into pieces. Summands that
 // the plan does not pass on come last, so that only the last piece waits for them.

@@ -25,10 +25,10 @@ constexpr size_t kAlign = 16;  // floats: 64 bytes
 // Steps that are watched before it is chosen when sums are made; the first of them plans, the others are timed.
 constexpr int64_t kWatched = 4;
 
-// False if all parts are gathered before they are added, run side by side, or must first be copied from a device.
+// False if all parts are gathered before they are added, are interleaved, or must first be copied from a device.
 bool may_overlap(const Sharding& s) {
-  if (!s.ranks || !s.adds_by_rank() || side_by_side(s)) return false;
-  if (s.ranks->world() == 1 || s.ranks->beside_host()) return false;
+  if (!s.ranks || !s.adds_by_rank() || interleaves_parts(s)) return false;
+  if (s.ranks->world() == 1 || s.ranks->any_device_memory()) return false;
   const Overlap asked = s.ranks->overlap();
   return asked == Overlap::yes || (asked == Overlap::automatic && s.ranks->comm().over_network());
 }
@@ -45,9 +45,9 @@ HostSum::HostSum(const std::vector<Variable>& summands, const GradientSumOptions
       deal_(sharding_.deal()),
       own_memory_(backend(options.compile.backend.empty() ? current_device() : options.compile.backend).memory() !=
                   nullptr),
-      in_tree_(sharding_.adds_by_rank()),
+      adds_by_rank_(sharding_.adds_by_rank()),
       overlaps_(may_overlap(sharding_)) {
-  if (sharding_.ranks && in_tree_) ranks_ = std::make_unique<RankSum>(sharding_.ranks->comm());
+  if (sharding_.ranks && adds_by_rank_) ranks_ = std::make_unique<RankSum>(sharding_.ranks->comm());
   if (!overlaps_) {
     lay(summands);
     return;
@@ -55,7 +55,7 @@ HostSum::HostSum(const std::vector<Variable>& summands, const GradientSumOptions
   const SumPieces pieces = pieces_of(summands, options.first_plan().get(), *sharding_.ranks);
   lay(pieces.summands);
   ranks_->cut(pieces.ends);
-  beside_ = sharding_.ranks->overlap() == Overlap::yes;
+  overlaps_next_ = sharding_.ranks->overlap() == Overlap::yes;
 }
 
 HostSum::~HostSum() {
@@ -80,7 +80,7 @@ void HostSum::lay(const std::vector<Variable>& summands) {
     at += sizes[i];
   }
   if (ranks_) ranks_->lay(data(), sizes);
-  if (in_tree_) return;
+  if (adds_by_rank_) return;
   slots_ = Array(DType::f32, {deal_.most(), block_.numel()});
   all_slots_ = Array(DType::f32, {deal_.world, deal_.most(), block_.numel()});
   std::memset(slots_.raw(), 0, slots_.bytes());
@@ -88,7 +88,7 @@ void HostSum::lay(const std::vector<Variable>& summands) {
 
 size_t HostSum::kept_bytes(size_t block, const Sharding& s) {
   const ShardAssignment deal = s.deal();
-  const size_t own = side_by_side(s) ? block * static_cast<size_t>(deal.count()) : 0;
+  const size_t own = interleaves_parts(s) ? block * static_cast<size_t>(deal.count()) : 0;
   if (!s.adds_by_rank()) return own + block * static_cast<size_t>(1 + deal.most() * (deal.world + 1));
   // All parts but the last are kept, as complete branches of the tree.
   const auto kept = static_cast<uint64_t>(std::max<int64_t>(deal.count(), 1) - 1);
@@ -105,7 +105,7 @@ void HostSum::start() {
 Collectives* HostSum::begin_part(int64_t number) {
   if (!overlaps_ || !is_last(number)) return nullptr;
   within_last_ = true;
-  begin_ranks(beside_ ? RankSum::Mode::beside : RankSum::Mode::behind);
+  begin_ranks(overlaps_next_ ? RankSum::Mode::beside : RankSum::Mode::behind);
   return ranks_.get();
 }
 
@@ -123,7 +123,7 @@ void HostSum::bring_home() const {
 
 void HostSum::end_part(int64_t number) {
   bring_home();
-  if (!in_tree_) {
+  if (!adds_by_rank_) {
     std::memcpy(slots_.data<float>() + number * block_.numel(), data(), block_.bytes());
   } else if (within_last_) {
     ranks_->computed();
@@ -170,7 +170,7 @@ void HostSum::add_kept(int64_t from, int64_t count) const {
 }
 
 void HostSum::finish() {
-  if (!in_tree_) return gather_slots();
+  if (!adds_by_rank_) return gather_slots();
   if (!ranks_) return add_kept(0, block_.numel());
   if (!within_last_) begin_ranks(RankSum::Mode::behind);
   ranks_->finish();
@@ -202,21 +202,21 @@ void HostSum::choose() {
   const double compute = ranks_->compute_seconds(), behind = compute + cost.of(bytes);
   const Pieces pieces = cut_pieces(seen, cost);
   const double least = std::max(compute, pieces.done);
-  std::vector<int64_t> told(seen.size() + 1);  // whether they are made beside; where a piece ends
-  told[0] = ranks.overlap() == Overlap::yes || pays_beside(least, behind) ? 1 : 0;
-  for (const size_t end : pieces.ends) told[end] = 1;
-  ranks.broadcast(told.data(), told.size() * sizeof(int64_t));
-  beside_ = told[0] == 1;
+  std::vector<int64_t> layout(seen.size() + 1);  // whether they are made beside; where a piece ends
+  layout[0] = ranks.overlap() == Overlap::yes || pays_beside(least, behind) ? 1 : 0;
+  for (const size_t end : pieces.ends) layout[end] = 1;
+  ranks.broadcast(layout.data(), layout.size() * sizeof(int64_t));
+  overlaps_next_ = layout[0] == 1;
   std::vector<size_t> ends;
-  for (size_t i = 1; i < told.size(); ++i) {
-    if (told[i] == 1) ends.push_back(i);
+  for (size_t i = 1; i < layout.size(); ++i) {
+    if (layout[i] == 1) ends.push_back(i);
   }
   ranks_->cut(ends);
   if (!ranks.first()) return;
   const auto ms = [](double seconds) { return fixed(seconds * 1e3, 1); };
   logging::info(cat("all-reduce: ", ms(cost.of(bytes)), " ms in one piece, ", ms(compute),
                     " ms of compute before it; overlapped with compute in ", ends.size(), " pieces ", ms(least),
-                    " ms instead of ", ms(behind), beside_ ? "" : ": not worth it"));
+                    " ms instead of ", ms(behind), overlaps_next_ ? "" : ": not worth it"));
 }
 
 bool HostSum::sum_within(std::span<void* const> parts, const Type& type) {
@@ -234,7 +234,7 @@ bool HostSum::sum_within(std::span<void* const> parts, const Type& type) {
     if (running_[i]) std::memcpy(at, parts[next++], type.bytes());
     by_part.push_back(at);
   }
-  if (!in_tree_) {
+  if (!adds_by_rank_) {
     char* const all = room(all_, deal_.most() * deal_.world);
     sharding_.ranks->comm().all_gather(mine, all, deal_.most() * n, type.dtype);
     by_part.clear();
@@ -245,7 +245,7 @@ bool HostSum::sum_within(std::span<void* const> parts, const Type& type) {
     }
   }
   comm::tree_sum(by_part.data(), static_cast<int>(by_part.size()), total, n, type.dtype);
-  if (in_tree_ && sharding_.ranks) sharding_.ranks->comm().all_reduce(total, n, type.dtype);
+  if (adds_by_rank_ && sharding_.ranks) sharding_.ranks->comm().all_reduce(total, n, type.dtype);
   for (void* const part : parts) std::memcpy(part, total, type.bytes());
   return true;
 }

@@ -14,7 +14,7 @@
 
 namespace freight::job {
 
-// As Collectives it sums within the plans of parts that run side by side (run_side_by_side).
+// As Collectives it sums within the plans of interleaved parts (run_interleaved).
 class HostSum final : public GradientSum, public Collectives {
  public:
   HostSum(const std::vector<Variable>& summands, const GradientSumOptions& options);
@@ -26,18 +26,18 @@ class HostSum final : public GradientSum, public Collectives {
   void skip_part(int64_t number, const SumOrder& order) override;
   void finish() override;
   std::span<const SumTime> sum_times() const override { return sum_times_; }
-  bool beside() const override { return beside_; }
+  bool overlaps_next_step() const override { return overlaps_next_; }
   static size_t kept_bytes(size_t block, const Sharding& sharding);
 
-  // If the parts of a rank run side by side, each has a block of its own, as large as this one.
+  // If the parts of a rank are interleaved, each has a block of its own, as large as this one.
   const Array& block() const { return block_; }
   // Sets which of this rank's parts run, in order; the others have no samples.
-  void run_side_by_side(std::vector<bool> running) { running_ = std::move(running); }
+  void run_interleaved(std::vector<bool> running) { running_ = std::move(running); }
   // Adds a part's block, or zeros if it is null. Replaces begin_part() and end_part().
   void put_part(int64_t number, const float* block);
-  // Sums over the parts that run side by side, and over the ranks.
+  // Sums over the interleaved parts, and over the ranks.
   bool sum_within(std::span<void* const> parts, const Type& type) override;
-  void ready(void*) override {}  // parts that run side by side leave their gradients in their blocks
+  void ready(void*) override {}  // interleaved parts leave their gradients in their blocks
 
  private:
   float* data() const { return block_.data<float>(); }
@@ -53,10 +53,10 @@ class HostSum final : public GradientSum, public Collectives {
 
   Sharding sharding_;
   ShardAssignment deal_;
-  bool own_memory_;      // the device that computes has memory of its own
-  bool in_tree_;         // the sum of this rank's parts is a branch of the tree over all
-  bool overlaps_;        // sums over ranks may overlap with the last part
-  bool beside_ = false;  // the next step overlaps them
+  bool own_memory_;             // the device that computes has memory of its own
+  bool adds_by_rank_;           // the sum of this rank's parts is a branch of the tree over all
+  bool overlaps_;               // sums over ranks may overlap with the last part
+  bool overlaps_next_ = false;  // the next step overlaps them
   bool within_last_ = false;
   int64_t steps_ = 0;
   std::vector<Variable> summands_;

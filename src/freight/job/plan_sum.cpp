@@ -11,15 +11,15 @@ namespace freight::job {
 
 void PlanSum::lay(std::vector<Variable> summands, std::vector<size_t> ends) {
   FREIGHT_CHECK(!ends.empty() && ends.back() == summands.size(), "the pieces have all summands");
-  parts_.clear();
+  summands_.clear();
   pieces_.cut(std::move(ends));
-  for (Variable& v : summands) parts_.push_back({std::move(v)});
+  for (Variable& v : summands) summands_.push_back({std::move(v)});
 }
 
 // Says where the summands lie, since a recording may not ask.
 void PlanSum::start() {
   pieces_.start();
-  for (PendingGradient& p : parts_) {
+  for (PendingGradient& p : summands_) {
     p.at = p.variable.array().storage()->on_device(devices_.memory(), DeviceAccess::update);
   }
   given_ = 0;
@@ -47,10 +47,11 @@ int64_t PlanSum::agree(const SumOrder& order, bool recordable, int64_t kept) {
 }
 
 void PlanSum::ready(void* data) {
-  const auto part = std::find_if(parts_.begin(), parts_.end(), [&](const PendingGradient& p) { return p.at == data; });
+  const auto part =
+      std::find_if(summands_.begin(), summands_.end(), [&](const PendingGradient& p) { return p.at == data; });
   // The plan may make a state elsewhere and copy it at the end: run_ends() sees to that.
-  if (part == parts_.end()) return;
-  const auto number = static_cast<size_t>(part - parts_.begin());
+  if (part == summands_.end()) return;
+  const auto number = static_cast<size_t>(part - summands_.begin());
   if (pieces_.is_ready(number)) return;
   pieces_.mark(number);
   if (in_plan_order_) give_complete();
@@ -63,7 +64,7 @@ void PlanSum::give_complete() {
     for (size_t i = first; prepare_ && i < end; ++i) prepare_(i);
     devices_.beside([&] {
       for (size_t i = first; i < end; ++i) {
-        devices_.all_reduce(parts_[i].at, parts_[i].variable.type().numel(), DType::f32);
+        devices_.all_reduce(summands_[i].at, summands_[i].variable.type().numel(), DType::f32);
       }
     });
   }
@@ -75,7 +76,7 @@ bool PlanSum::sum_within(std::span<void* const> parts, const Type& type) {
 }
 
 void PlanSum::run_ends() {
-  for (size_t i = 0; i < parts_.size(); ++i) {
+  for (size_t i = 0; i < summands_.size(); ++i) {
     if (!pieces_.is_ready(i)) pieces_.mark(i);
   }
   give_complete();

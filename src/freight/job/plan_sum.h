@@ -63,7 +63,7 @@ class PlanSum final : public Collectives {
   DeviceCollectives& devices_;
   Gather gather_;
   std::function<void(size_t summand)> prepare_ = {};
-  std::vector<PendingGradient> parts_;  // in the order of pieces
+  std::vector<PendingGradient> summands_;  // in the order of pieces
   PieceOrder pieces_;
   size_t given_ = 0;           // the number of pieces whose sum was enqueued in this run
   bool has_summed_ = false;    // a run has made sums

@@ -33,12 +33,12 @@ RankSum::~RankSum() {
 
 void RankSum::lay(float* block, const std::vector<int64_t>& sizes) {
   const std::lock_guard turn(turn_);
-  parts_.clear();
+  summands_.clear();
   for (const int64_t size : sizes) {
-    parts_.push_back({block, size});
+    summands_.push_back({block, size});
     block += size;
   }
-  pieces_.cut({parts_.size()});
+  pieces_.cut({summands_.size()});
 }
 
 void RankSum::cut(const std::vector<size_t>& ends) {
@@ -58,17 +58,17 @@ void RankSum::begin(Mode mode, Prepare prepare) {
 }
 
 void RankSum::ready(void* data) {
-  const auto part = std::lower_bound(parts_.begin(), parts_.end(), data, [](const PendingGradient& p, const void* at) {
-    return static_cast<const void*>(p.at) < at;
-  });
+  const auto part =
+      std::lower_bound(summands_.begin(), summands_.end(), data,
+                       [](const PendingGradient& p, const void* at) { return static_cast<const void*>(p.at) < at; });
   // The plan may make a state elsewhere and copy it at the end: computed() sees to that.
-  if (part == parts_.end() || part->at != data) return;
-  const auto number = static_cast<size_t>(part - parts_.begin());
+  if (part == summands_.end() || part->at != data) return;
+  const auto number = static_cast<size_t>(part - summands_.begin());
   if (!pieces_.is_ready(number)) mark(number, seconds_since(begun_));
 }
 
 void RankSum::mark(size_t summand, double seconds) {
-  parts_[summand].seconds = seconds;
+  summands_[summand].seconds = seconds;
   if (!pieces_.mark(summand) || mode_ == Mode::behind) return;
   published_.store(first_ + static_cast<uint32_t>(pieces_.complete()));
   // The last piece is left to finish(), which is called at once: waking the thread would take longer. notify_one costs
@@ -78,7 +78,7 @@ void RankSum::mark(size_t summand, double seconds) {
 
 void RankSum::computed() {
   compute_ = seconds_since(begun_);
-  for (size_t i = 0; i < parts_.size(); ++i) {
+  for (size_t i = 0; i < summands_.size(); ++i) {
     if (!pieces_.is_ready(i)) mark(i, compute_);
   }
 }
@@ -86,7 +86,7 @@ void RankSum::computed() {
 void RankSum::finish() {
   const auto start = Clock::now();
   const std::lock_guard turn(turn_);
-  if (mode_ == Mode::behind && !parts_.empty()) sum(0, parts_.size());
+  if (mode_ == Mode::behind && !summands_.empty()) sum(0, summands_.size());
   if (mode_ == Mode::behind) return;
   sum_published();
   if (error_) std::rethrow_exception(error_);
@@ -138,9 +138,9 @@ uint32_t RankSum::sum_published() {
 
 void RankSum::sum(size_t first, size_t end) {
   SumTime time{.begin = seconds_since(begun_)};
-  float* const from = parts_[first].at;
-  const int64_t count = parts_[end - 1].at + parts_[end - 1].size - from;
-  if (prepare_) prepare_(from - parts_[0].at, count);
+  float* const from = summands_[first].at;
+  const int64_t count = summands_[end - 1].at + summands_[end - 1].size - from;
+  if (prepare_) prepare_(from - summands_[0].at, count);
   comm_.all_reduce(from, count, DType::f32);
   time.end = seconds_since(begun_);
   time.bytes = static_cast<double>(count) * sizeof(float);
@@ -150,7 +150,7 @@ void RankSum::sum(size_t first, size_t end) {
 std::vector<Summand> RankSum::summands() const {
   std::vector<Summand> all;
   double last = 0;
-  for (const PendingGradient& p : parts_) {
+  for (const PendingGradient& p : summands_) {
     last = std::max(last, p.seconds);  // in the order of the block, which another shape's plan may not keep to
     all.push_back({last, static_cast<double>(p.size) * sizeof(float)});
   }

@@ -72,7 +72,7 @@ class RankSum final : public Collectives {
   void sum(size_t first, size_t end);  // summands
 
   comm::Comm& comm_;
-  std::vector<PendingGradient> parts_;  // in the order of addresses
+  std::vector<PendingGradient> summands_;  // in the order of addresses
   PieceOrder pieces_;
   Mode mode_ = Mode::behind;
   Prepare prepare_;

@@ -51,7 +51,7 @@ DeviceWeights parse_device_weights(const std::string& text, int world) {
 void Ranks::exchange_devices(const std::string& description, bool own_memory) {
   const std::vector<std::string> all = from_all(cat(own_memory ? 1 : 0, description));
   unlike_ = std::any_of(all.begin(), all.end(), [&](const std::string& d) { return d != all[0]; });
-  beside_host_ = std::any_of(all.begin(), all.end(), [](const std::string& d) { return d[0] == '1'; });
+  any_device_memory_ = std::any_of(all.begin(), all.end(), [](const std::string& d) { return d[0] == '1'; });
 }
 
 std::string Ranks::from(int root, const std::string& text) {
@@ -116,10 +116,6 @@ void Ranks::broadcast(const std::vector<nn::NamedVariable>& variables, int root)
 
 void Ranks::broadcast(void* data, size_t bytes, int root) {
   if (bytes > 0) comm_->broadcast(data, static_cast<int64_t>(bytes), DType::u8, root);
-}
-
-void Ranks::sum(std::vector<double>& numbers) {
-  comm_->all_reduce(numbers.data(), static_cast<int64_t>(numbers.size()), DType::f64);
 }
 
 void Ranks::gather_bytes(const void* mine, void* all, size_t bytes) {

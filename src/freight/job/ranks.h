@@ -71,10 +71,10 @@ class Ranks {
   bool shares_states() const { return shares_states_; }
   void share_states() { shares_states_ = true; }
   // True if the devices are of several kinds. Equal sums then lead to weights that differ by rounding, so the others
-  // copy rank 0's weights from time to time.
+  // copy rank 0's weights at the start of each epoch (NetRun::level_ranks).
   bool unlike() const { return unlike_; }
   // True if some rank's device has its own memory: without NCCL, sums are made after the backward pass, on the host.
-  bool beside_host() const { return beside_host_; }
+  bool any_device_memory() const { return any_device_memory_; }
   // Sets both from the device of each rank. A collective: all ranks call it.
   void exchange_devices(const std::string& description, bool own_memory);
   // The collectives of devices that sum among themselves; null: sums are made in host memory.
@@ -96,8 +96,6 @@ class Ranks {
   // Copies the elements of rank `root` to all ranks.
   void broadcast(const std::vector<nn::NamedVariable>& variables, int root = 0);
   void broadcast(void* data, size_t bytes, int root = 0);
-  // Sums a few numbers over all ranks.
-  void sum(std::vector<double>& numbers);
   // Returns the values of all ranks, by rank. T is sent as bytes, so all ranks must run the same build.
   template <class T>
   std::vector<T> gather(const T& mine) {
@@ -135,7 +133,7 @@ class Ranks {
   RankRendezvous rendezvous_;
   DeviceWeights asked_;
   std::vector<double> weights_;
-  bool unlike_ = false, beside_host_ = false;
+  bool unlike_ = false, any_device_memory_ = false;
   bool shares_states_ = false;
   StepRequest mine_, agreed_;
   std::string note_ = {};

@@ -89,7 +89,7 @@ StateShares::StateShares(optim::Optimizer& optimizer, Ranks& ranks)
       rank_(ranks.rank()) {
   std::vector<bool> own;
   for (size_t i = 0; i < deal_.owner.size(); ++i) own.push_back(deal_.keeps(i, rank_));
-  optimizer_.keep_part(own);
+  optimizer_.keep_states_of(own);
 }
 
 void StateShares::hand_over_weights() const {

@@ -50,8 +50,8 @@ class Supervisor {
       if (const int stop = s_.stop_signal()) return {.forwarded = stop};
       comm::JobEnd shown = end;
       shown.log.clear();
-      s_.tell(cat(to_string(shown), left_out, "; ", left, left == 1 ? " device resumes" : " devices resume",
-                  " from the last checkpoint, after step ", steps_.load()));
+      s_.report(cat(to_string(shown), left_out, "; last completed step ", steps_.load(), "; ", left,
+                    left == 1 ? " device restarts" : " devices restart", " from the last checkpoint"));
     }
   }
 

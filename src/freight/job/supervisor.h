@@ -1,5 +1,5 @@
-// The supervisor of a job on this host (freight train --elastic): if a process is lost, it ends the others and restarts
-// all of them, which resume from their last checkpoint. It knows nothing of training but the number of the last step.
+// The supervisor of a job on this host (freight train --elastic): if a process fails, it ends the others and restarts
+// all of them from the last checkpoint. It knows nothing of training but the number of the last step.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -39,7 +39,7 @@ struct Supervision {
   int devices = 1;             // a start uses as many of these as allowed, the first ones that are not skipped
   // The program and arguments of a start on these devices, which have numbers from 0 to devices - 1.
   std::function<std::vector<std::string>(const std::vector<int>& devices)> command = {};
-  std::function<void(const std::string& line)> tell = {};  // reports what failed and how the job resumes
+  std::function<void(const std::string& line)> report = {};  // reports what failed and how the job resumes
   // The signal that asked this process to stop between two starts; 0: none.
   std::function<int()> stop_signal = [] { return 0; };
 };

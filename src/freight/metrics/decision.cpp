@@ -34,10 +34,10 @@ double weight_at(const Truth& truth, int64_t row) {
 
 // Rows of two classes, by weight, and those that a threshold predicts to be of the second: of them `right` are.
 struct Operating {
-  double threshold = 0, n = 0, positives = 0, told = 0, right = 0;
+  double threshold = 0, n = 0, positives = 0, predicted = 0, right = 0;
 
   double recall() const { return positives > 0 ? right / positives : 0; }
-  double precision() const { return told > 0 ? right / told : 0; }
+  double precision() const { return predicted > 0 ? right / predicted : 0; }
 };
 
 // All thresholds between two probabilities that rows have, and below the least, from low to high.
@@ -55,7 +55,7 @@ std::vector<Operating> operating_points(const Array& answers, const Truth& truth
     at.positives += weight_at(truth, i) * second(i);
   }
   at.right = at.positives;
-  at.told = at.n;
+  at.predicted = at.n;
   std::vector<Operating> points;
   double below = 0;
   for (const int64_t row : ascending) {
@@ -64,24 +64,24 @@ std::vector<Operating> operating_points(const Array& answers, const Truth& truth
       points.push_back(at);
       below = here;
     }
-    at.told -= weight_at(truth, row);
+    at.predicted -= weight_at(truth, row);
     at.right -= weight_at(truth, row) * second(row);
   }
   return points;
 }
 
 double score_at(const std::string& metric, const Operating& s) {
-  if (metric == "f1") return 2 * s.right / std::max(s.told + s.positives, 1e-300);
-  const double negatives = s.n - s.positives, right_below = negatives - (s.told - s.right);
+  if (metric == "f1") return 2 * s.right / std::max(s.predicted + s.positives, 1e-300);
+  const double negatives = s.n - s.positives, right_below = negatives - (s.predicted - s.right);
   if (metric == "balanced_accuracy") {
     const double recall = s.positives > 0 ? s.right / s.positives : 1;
     return (recall + (negatives > 0 ? right_below / negatives : 1)) / 2;
   }
   if (metric == "mcc") {
-    const double spread = s.told * (s.n - s.told) * s.positives * negatives;
-    return spread > 0 ? (s.right * s.n - s.told * s.positives) / std::sqrt(spread) : 0;
+    const double spread = s.predicted * (s.n - s.predicted) * s.positives * negatives;
+    return spread > 0 ? (s.right * s.n - s.predicted * s.positives) / std::sqrt(spread) : 0;
   }
-  return (2 * s.right + s.n - s.told - s.positives) / s.n;  // accuracy
+  return (2 * s.right + s.n - s.predicted - s.positives) / s.n;  // accuracy
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
 #include "freight/base/usage.h"
+#include "freight/metrics/answered_internal.h"
 #include "freight/metrics/curves.h"
 #include "freight/metrics/interval.h"
 #include "freight/metrics/ranking.h"
@@ -22,84 +23,6 @@
 namespace freight::metrics {
 
 namespace {
-
-using Times = std::vector<double>;
-
-// Predictions and labels, with what metrics share of them. `times[i]` says how often row i counts, of a ranking query
-// i.
-class Answered {
- public:
-  Answered(const Array& answers, const Truth& truth, std::optional<double> threshold)
-      : n_(answers.shape()[0]), k_(answers.shape()[1]), answers_(answers) {
-    for (int64_t i = 0; i < n_; ++i) {
-      weights_.push_back(truth.weights ? static_cast<double>(truth.weights->data<float>()[i]) : 1.0);
-    }
-    if (truth.labels.dtype() != DType::i64) {
-      values_ = truth.labels.data<float>();
-      if (truth.queries) part_in_queries(truth.queries->data<int64_t>());
-      return;
-    }
-    classes_ = truth.labels.data<int64_t>();
-    for (int64_t i = 0; i < n_; ++i) told_.push_back(predicted_class(row(i), k_, threshold));
-  }
-
-  int64_t count() const { return n_; }
-  bool ranking() const { return !queries_.empty(); }
-  // The number of units that are sampled: rows, or whole queries of a ranking, whose rows belong together.
-  int64_t units() const { return static_cast<int64_t>(weights_.size()); }
-  // The number of times that each unit counts, from its weight.
-  const Times& weights() const { return weights_; }
-  int64_t classes() const { return classes_ ? k_ : 0; }
-  const float* row(int64_t i) const { return answers_.data<float>() + i * k_; }
-  int64_t label(int64_t i) const { return classes_[i]; }
-  int64_t told(int64_t i) const { return told_[static_cast<size_t>(i)]; }
-  double truth(int64_t i) const { return static_cast<double>(values_[i]); }
-  double value(int64_t i) const { return static_cast<double>(row(i)[0]); }
-
-  // Rows by the probability of the second of two classes; sorted when first asked for.
-  const std::vector<int64_t>& ascending() const {
-    if (ascending_.empty()) {
-      ascending_.resize(static_cast<size_t>(n_));
-      std::iota(ascending_.begin(), ascending_.end(), int64_t{0});
-      std::stable_sort(ascending_.begin(), ascending_.end(),
-                       [&](int64_t a, int64_t b) { return row(a)[1] < row(b)[1]; });
-    }
-    return ascending_;
-  }
-
-  // The figure of each query, which is computed when first asked for.
-  const std::vector<double>& by_query(const std::string& name, int64_t top,
-                                      double (*of)(std::vector<RankedRow>, int64_t)) const {
-    const auto [at, fresh] = by_query_.try_emplace(name);
-    for (size_t q = 0; fresh && q < queries_.size(); ++q) at->second.push_back(of(queries_[q], top));
-    return at->second;
-  }
-
- private:
-  void part_in_queries(const int64_t* query) {
-    std::map<int64_t, size_t> place;
-    Times of_queries;  // a query has the weight of its rows, which is the same in all of them
-    for (int64_t i = 0; i < n_; ++i) {
-      const auto [at, fresh] = place.try_emplace(query[i], queries_.size());
-      if (fresh) {
-        queries_.emplace_back();
-        of_queries.push_back(weights_[static_cast<size_t>(i)]);
-      }
-      queries_[at->second].push_back({row(i)[0], values_[i]});
-    }
-    weights_ = std::move(of_queries);
-  }
-
-  int64_t n_, k_;
-  const Array& answers_;
-  const int64_t* classes_ = nullptr;
-  const float* values_ = nullptr;
-  std::vector<int64_t> told_;
-  Times weights_;
-  std::vector<std::vector<RankedRow>> queries_;
-  mutable std::vector<int64_t> ascending_;
-  mutable std::map<std::string, std::vector<double>> by_query_;
-};
 
 double square(double v) { return v * v; }
 
@@ -141,7 +64,7 @@ std::optional<double> area(const Answered& a, const Times& times, const Metric&)
 // Mean of the precisions at the thresholds, weighted by the recall that each adds; rows of equal answers come together.
 std::optional<double> average_precision(const Answered& a, const Times& times, const Metric&) {
   const std::vector<int64_t>& ascending = a.ascending();
-  double positive = 0, right = 0, told = 0, sum = 0;
+  double positive = 0, right = 0, predicted = 0, sum = 0;
   for (int64_t i = 0; i < a.count(); ++i) positive += a.label(i) == 1 ? times_of(times, i) : 0;
   if (positive == 0) return std::nullopt;
   for (size_t last = ascending.size(); last > 0;) {
@@ -149,26 +72,26 @@ std::optional<double> average_precision(const Answered& a, const Times& times, c
     double added = 0;
     for (; last > 0 && a.row(ascending[last - 1])[1] == here; --last) {
       const double count = times_of(times, ascending[last - 1]);
-      told += count;
+      predicted += count;
       if (a.label(ascending[last - 1]) == 1) added += count;
     }
     right += added;
-    if (told > 0) sum += added * right / told;
+    if (predicted > 0) sum += added * right / predicted;
   }
   return sum / positive;
 }
 
 // The weights of rows by class: predicted correctly, predicted as the class, and labeled with the class.
 struct ClassSums {
-  std::vector<double> right, told, there;
+  std::vector<double> right, predicted, there;
 };
 ClassSums class_sums(const Answered& a, const Times& times) {
   const auto k = static_cast<size_t>(a.classes());
   ClassSums s{std::vector<double>(k), std::vector<double>(k), std::vector<double>(k)};
   for (int64_t i = 0; i < a.count(); ++i) {
     const double count = times_of(times, i);
-    const auto said = static_cast<size_t>(a.told(i)), is = static_cast<size_t>(a.label(i));
-    s.told[said] += count;
+    const auto said = static_cast<size_t>(a.predicted(i)), is = static_cast<size_t>(a.label(i));
+    s.predicted[said] += count;
     s.there[is] += count;
     if (said == is) s.right[is] += count;
   }
@@ -180,7 +103,7 @@ std::vector<std::optional<double>> f1_by_class(const Answered& a, const Times& t
   const ClassSums s = class_sums(a, times);
   std::vector<std::optional<double>> all(s.right.size());
   for (size_t c = 0; c < all.size(); ++c) {
-    if (s.told[c] + s.there[c] > 0) all[c] = 2 * s.right[c] / (s.told[c] + s.there[c]);
+    if (s.predicted[c] + s.there[c] > 0) all[c] = 2 * s.right[c] / (s.predicted[c] + s.there[c]);
   }
   return all;
 }
@@ -197,7 +120,7 @@ std::optional<double> macro_f1(const Answered& a, const Times& times, const Metr
 // The precision of the second class; 0 if it is never predicted, as in scikit-learn (notes_on_scores reports that).
 std::optional<double> precision(const Answered& a, const Times& times, const Metric&) {
   const ClassSums s = class_sums(a, times);
-  return s.told[1] > 0 ? s.right[1] / s.told[1] : 0;
+  return s.predicted[1] > 0 ? s.right[1] / s.predicted[1] : 0;
 }
 std::optional<double> recall(const Answered& a, const Times& times, const Metric&) {
   const ClassSums s = class_sums(a, times);
@@ -218,15 +141,15 @@ std::optional<double> balanced_accuracy(const Answered& a, const Times& times, c
 // if all rows belong to one class, or all are predicted as one.
 std::optional<double> mcc(const Answered& a, const Times& times, const Metric&) {
   const ClassSums s = class_sums(a, times);
-  double all = 0, right = 0, both = 0, told = 0, there = 0;
+  double all = 0, right = 0, both = 0, predicted = 0, there = 0;
   for (size_t c = 0; c < s.there.size(); ++c) {
     all += s.there[c];
     right += s.right[c];
-    both += s.there[c] * s.told[c];
-    told += square(s.told[c]);
+    both += s.there[c] * s.predicted[c];
+    predicted += square(s.predicted[c]);
     there += square(s.there[c]);
   }
-  const double spread = (square(all) - told) * (square(all) - there);
+  const double spread = (square(all) - predicted) * (square(all) - there);
   return spread > 0 ? (right * all - both) / std::sqrt(spread) : 0;
 }
 // The share of rows whose class is among the five most probable; of equal probabilities the later class stands first.
@@ -264,7 +187,7 @@ std::optional<double> calibration_error(const Answered& a, const Times& times, c
 }
 
 std::optional<double> accuracy(const Answered& a, const Times& times, const Metric&) {
-  return mean_of(a, times, [&](int64_t i) { return a.told(i) == a.label(i) ? 1.0 : 0.0; });
+  return mean_of(a, times, [&](int64_t i) { return a.predicted(i) == a.label(i) ? 1.0 : 0.0; });
 }
 std::optional<double> log_loss(const Answered& a, const Times& times, const Metric&) {
   return mean_of(a, times, [&](int64_t i) {
@@ -338,32 +261,74 @@ std::optional<double> mean_precision(const Answered& a, const Times& times, cons
   return mean_over_queries(a.by_query(m.name, top_of(m.name), query_precision), times);
 }
 
-enum class For { two, more, classes, values, ranking };  // classes: two and more
+// The mean over the labels, or over several values, of what f says of each; those that do not allow it are left out.
+template <class F>
+std::optional<double> mean_over_columns(const Answered& a, F f) {
+  double sum = 0, count = 0;
+  for (const Answered& column : a.columns()) {
+    const std::optional<double> one = f(column);
+    sum += one.value_or(0);
+    count += one.has_value();
+  }
+  return count > 0 ? std::optional(sum / count) : std::nullopt;
+}
+using Figure = std::optional<double> (*)(const Answered&, const Times&, const Metric&);
+// The macro average of a metric of two classes over the labels.
+template <Figure of>
+std::optional<double> macro(const Answered& a, const Times& times, const Metric& m) {
+  return mean_over_columns(a, [&](const Answered& label) { return of(label, times, m); });
+}
+// F1 of the labels of all rows, counted together; 0 if there is none, labeled or predicted.
+std::optional<double> micro_f1(const Answered& a, const Times& times, const Metric&) {
+  double right = 0, all = 0;
+  for (const Answered& label : a.columns()) {
+    const ClassSums s = class_sums(label, times);
+    right += s.right[1];
+    all += s.predicted[1] + s.there[1];
+  }
+  return all > 0 ? 2 * right / all : 0;
+}
+// F1 of one label; 0 if no row has it or is predicted to have it, as in scikit-learn.
+std::optional<double> f1_or_zero(const Answered& a, const Times& times, const Metric& m) {
+  return f1(a, times, m).value_or(0);
+}
+// The share of rows whose labels are all predicted, and no others.
+std::optional<double> subset_accuracy(const Answered& a, const Times& times, const Metric&) {
+  return mean_of(a, times, [&](int64_t i) {
+    const auto right = [&](const Answered& label) { return label.predicted(i) == label.label(i); };
+    return std::all_of(a.columns().begin(), a.columns().end(), right) ? 1.0 : 0.0;
+  });
+}
+
+enum class For { two, more, classes, values, ranking, labels };  // classes: two and more
 
 // The way in which a metric's interval is found (interval.h).
-enum class By { all, told, there, f1, recalls, unit, signed_unit, positive, below_one, middle, none };
+enum class By { all, predicted, there, f1, recalls, unit, signed_unit, positive, below_one, middle, none };
 
 struct MetricRow {
   const char* name;
   For what;
   bool higher;
-  bool shown;  // without being asked for
-  bool told;   // reads the predicted class
+  bool shown;    // without being asked for
+  bool decides;  // reads the predicted class
   By interval;
-  std::optional<double> (*of)(const Answered&, const Times&, const Metric&);
+  Figure of;
+  Figure of_labels = nullptr;  // the same for several labels per row; null: it is not for them
 };
-constexpr std::array<MetricRow, 21> kMetrics = {{
-    {"auc", For::two, true, true, false, By::unit, area},
-    {"average_precision", For::two, true, true, false, By::unit, average_precision},
+constexpr std::array<MetricRow, 23> kMetrics = {{
+    {"auc", For::two, true, true, false, By::unit, area, macro<area>},
+    {"average_precision", For::two, true, true, false, By::unit, average_precision, macro<average_precision>},
     {"f1", For::two, true, true, true, By::f1, f1},
-    {"precision", For::two, true, true, true, By::told, precision},
+    {"precision", For::two, true, true, true, By::predicted, precision},
     {"recall", For::two, true, true, true, By::there, recall},
-    {"macro_f1", For::more, true, true, true, By::unit, macro_f1},
+    {"macro_f1", For::more, true, true, true, By::unit, macro_f1, macro<f1_or_zero>},
+    {"micro_f1", For::labels, true, true, true, By::unit, micro_f1, micro_f1},
+    {"subset_accuracy", For::labels, true, true, true, By::all, subset_accuracy, subset_accuracy},
     {"accuracy", For::classes, true, true, true, By::all, accuracy},
     {"top5", For::more, true, false, false, By::all, top5},
     {"balanced_accuracy", For::classes, true, true, true, By::recalls, balanced_accuracy},
     {"mcc", For::classes, true, false, true, By::signed_unit, mcc},
-    {"log_loss", For::classes, false, true, false, By::positive, log_loss},
+    {"log_loss", For::classes, false, true, false, By::positive, log_loss, macro<log_loss>},
     {"ece", For::classes, false, true, false, By::none, calibration_error},
     {"rmse", For::values, false, true, false, By::positive, rmse},
     {"mae", For::values, false, true, false, By::positive, mae},
@@ -377,15 +342,22 @@ constexpr std::array<MetricRow, 21> kMetrics = {{
 }};
 
 bool fits(const MetricRow& row, const Target& target) {
-  const auto [classes, ranking] = target;
+  const auto [classes, ranking, labels] = target;
+  if (labels) return row.of_labels != nullptr;
   switch (row.what) {
     case For::two: return classes == 2;
     case For::more: return classes > 2;
     case For::classes: return classes > 0;
     case For::values: return classes == 0 && !ranking;
     case For::ranking: return classes == 0 && ranking;
+    case For::labels: return false;
   }
   return false;
+}
+std::optional<double> figure_of(const MetricRow& row, const Answered& a, const Times& times, const Metric& metric) {
+  if (a.several_labels()) return row.of_labels(a, times, metric);
+  if (a.columns().empty()) return row.of(a, times, metric);
+  return mean_over_columns(a, [&](const Answered& value) { return row.of(value, times, metric); });
 }
 // Null where there is none of that name.
 const MetricRow* find_metric(const std::string& name) {
@@ -425,11 +397,13 @@ Metric metric_named(const std::string& name, const Target& target) {
     for (const MetricRow& other : kMetrics) {
       if (fits(other, target)) others.emplace_back(other.name);
     }
-    const char* const what[] = {"two classes", "more than two classes", "classes", "values",
-                                "rankings (--task ranking)"};
+    const char* const what[] = {
+        "two classes", "more than two classes",     "classes",
+        "values",      "rankings (--task ranking)", "several labels per sample (--task multilabel)"};
     fail(ErrorKind::usage, "--metric", name, " is for ", what[static_cast<size_t>(row.what)],
          ": the target column contains ",
-         target.ranking        ? std::string("relevance labels for ranking")
+         target.labels         ? std::string("several labels per sample")
+         : target.ranking      ? std::string("relevance labels for ranking")
          : target.classes == 0 ? std::string("values")
          : target.classes == 1 ? std::string("one class")
                                : cat(target.classes, " classes"),
@@ -438,7 +412,7 @@ Metric metric_named(const std::string& name, const Target& target) {
   return {.name = name, .higher = row.higher};
 }
 
-bool reads_predicted_class(const Metric& metric) { return row_of_metric(metric.name).told; }
+bool reads_predicted_class(const Metric& metric) { return row_of_metric(metric.name).decides; }
 
 bool has_best_threshold(const Metric& metric) {
   return reads_predicted_class(metric) && metric.name != "precision" && metric.name != "recall";
@@ -453,14 +427,16 @@ std::optional<double> score_of(const Metric& metric, const Array& answers, const
                                std::optional<double> threshold) {
   if (answers.shape()[0] == 0) return std::nullopt;
   const Answered answered(answers, truth, threshold);
-  return row_of_metric(metric.name).of(answered, answered.weights(), metric);
+  return figure_of(row_of_metric(metric.name), answered, answered.weights(), metric);
 }
 
 namespace {
 // The metrics of these answers: `first`, where it fits, and then those that are shown.
 std::vector<std::string> shown_metrics(const Answered& answered, const std::string& first) {
   const auto of_these = [&](const MetricRow& row) {
-    return fits(row, {.classes = static_cast<size_t>(answered.classes()), .ranking = answered.ranking()});
+    return fits(row, {.classes = static_cast<size_t>(answered.classes()),
+                      .ranking = answered.ranking(),
+                      .labels = answered.several_labels()});
   };
   std::vector<std::string> names;
   const MetricRow* const leading = find_metric(first);
@@ -511,8 +487,13 @@ double effective_samples(const Answered& a, F of) {
   return square_sum > 0 ? sum * sum / square_sum : 0;
 }
 
-// Rows of the rarest class that there is; of two classes also one that is not there.
+// Rows of the rarest class that there is; of two classes also one that is not there. Of labels the rarest one.
 int64_t rarest_class(const Answered& a) {
+  if (a.several_labels()) {
+    int64_t least = a.count();
+    for (const Answered& label : a.columns()) least = std::min(least, rarest_class(label));
+    return least;
+  }
   std::vector<int64_t> rows(static_cast<size_t>(a.classes()));
   for (int64_t i = 0; i < a.count(); ++i) ++rows[static_cast<size_t>(a.label(i))];
   int64_t least = a.count();
@@ -526,10 +507,11 @@ Bounds bounds_of(const Answered& a, const MetricRow& row, double value, const st
   const auto n = static_cast<double>(a.units());
   switch (row.interval) {
     case By::all: return share_bounds(value, effective_samples(a, [](int64_t) { return true; }));
-    case By::told: return share_bounds(value, effective_samples(a, [&](int64_t i) { return a.told(i) == 1; }));
+    case By::predicted:
+      return share_bounds(value, effective_samples(a, [&](int64_t i) { return a.predicted(i) == 1; }));
     case By::there: return share_bounds(value, effective_samples(a, [&](int64_t i) { return a.label(i) == 1; }));
     case By::f1: {
-      const double either = effective_samples(a, [&](int64_t i) { return a.told(i) == 1 || a.label(i) == 1; });
+      const double either = effective_samples(a, [&](int64_t i) { return a.predicted(i) == 1 || a.label(i) == 1; });
       const Bounds b = share_bounds(value / (2 - value), either);
       return {2 * b.low / (1 + b.low), 2 * b.high / (1 + b.high)};
     }
@@ -558,7 +540,7 @@ Score::Interval interval_of(const Answered& a, const MetricRow& row) {
   constexpr int64_t kEnough = 20;
   if (row.interval == By::none) return Score::Interval::none;
   if (row.interval == By::middle) return Score::Interval::known;
-  const bool by_class = row.what == For::two || row.told || row.what == For::more;
+  const bool by_class = row.what == For::two || row.decides || row.what == For::more;
   const bool of_rows = row.interval == By::all || row.interval == By::positive || row.interval == By::below_one;
   const int64_t samples = by_class && !of_rows ? rarest_class(a) : a.count();
   return samples < kEnough ? Score::Interval::too_few : Score::Interval::known;
@@ -574,15 +556,14 @@ std::string interval_text(const Score& score) {
   return text;
 }
 
-std::vector<Score> scores_of(const Array& answers, const Truth& truth, const ScoreOptions& options) {
+namespace {
+std::vector<Score> scores_by(const std::vector<std::string>& names, const Answered& answered,
+                             const ScoreOptions& options) {
   std::vector<Score> scores;
-  if (answers.shape()[0] == 0) return scores;
-  const Answered answered(answers, truth, options.threshold);
-  const std::vector<std::string> names = shown_metrics(answered, options.first.name);
   const auto at = [&](const std::string& name, const Times& times) {
     Metric metric = options.first;  // its parameters are those of the model, for all metrics that have them
     metric.name = name;
-    return row_of_metric(name).of(answered, times, metric);
+    return figure_of(row_of_metric(name), answered, times, metric);
   };
   const auto drawn = drawn_figures(answered, names, options.draws, at);
   for (size_t s = 0; s < names.size(); ++s) {
@@ -600,6 +581,22 @@ std::vector<Score> scores_of(const Array& answers, const Truth& truth, const Sco
   }
   return scores;
 }
+}  // namespace
+
+std::vector<Score> scores_of(const Array& answers, const Truth& truth, const ScoreOptions& options) {
+  if (answers.shape()[0] == 0) return {};
+  const Answered answered(answers, truth, options.threshold);
+  std::vector<Score> scores = scores_by(shown_metrics(answered, options.first.name), answered, options);
+  const std::vector<std::string> names = answered.several_labels() ? std::vector<std::string>{"average_precision", "f1"}
+                                                                   : std::vector<std::string>{"rmse", "mae", "r2"};
+  for (size_t c = 0; c < std::min(options.columns.size(), answered.columns().size()); ++c) {
+    for (Score& score : scores_by(names, answered.columns()[c], options)) {
+      score.name += cat("[", options.columns[c], "]");
+      scores.push_back(std::move(score));
+    }
+  }
+  return scores;
+}
 
 std::vector<std::string> notes_on_scores(const Array& answers, const Truth& truth, const ScoreOptions& options) {
   std::vector<std::string> notes;
@@ -608,18 +605,19 @@ std::vector<std::string> notes_on_scores(const Array& answers, const Truth& trut
   Metric metric = options.first;
   for (const std::string& name : shown_metrics(answered, options.first.name)) {
     metric.name = name;
-    if (row_of_metric(name).of(answered, answered.weights(), metric)) continue;
+    if (figure_of(row_of_metric(name), answered, answered.weights(), metric)) continue;
     notes.push_back(cat(name,
                         " is not defined: ", answered.classes() > 0 ? "all rows" : "the target is the same in all",
                         answered.classes() > 0 ? " are of one class" : " rows"));
   }
-  if (answered.classes() > 1) {
+  if (answered.classes() > 1 && !answered.several_labels()) {
     int64_t first = 0;
-    for (int64_t i = 0; i < answered.count(); ++i) first += answered.told(i) == answered.told(0);
+    for (int64_t i = 0; i < answered.count(); ++i) first += answered.predicted(i) == answered.predicted(0);
     if (first == answered.count()) {
-      notes.push_back(cat("all predictions are of one class, number ", answered.told(0), " from 0: ",
-                          answered.classes() == 2 && answered.told(0) == 0 ? "precision, f1 and mcc are" : "mcc is",
-                          " 0 by definition"));
+      notes.push_back(cat(
+          "all predictions are of one class, number ", answered.predicted(0),
+          " from 0: ", answered.classes() == 2 && answered.predicted(0) == 0 ? "precision, f1 and mcc are" : "mcc is",
+          " 0 by definition"));
     }
   }
   if (options.first.name == "poisson_deviance" || options.first.name == "tweedie_deviance") {

@@ -27,8 +27,9 @@ std::vector<std::string> metric_names();
 void check_metric_name(const std::string& name);
 // The kind of label that predictions are compared with.
 struct Target {
-  size_t classes = 0;    // 0: values, or relevances
+  size_t classes = 0;    // or labels; 0: values, or relevances
   bool ranking = false;  // the labels are relevances, by which the rows of a query are ranked
+  bool labels = false;   // a row has any number of labels, in place of one class
 };
 // The metric of that name, other than "auto". Throws Error(usage) that names --metric for a name that is unknown or
 // does not fit the target.
@@ -50,14 +51,17 @@ std::optional<Metric> read_metric(const std::map<std::string, std::string>& entr
 // Labels and weights, and the queries of a ranking, with which predictions are compared.
 struct Truth {
   Truth(const Array& of_rows) : labels(of_rows) {}  // no ranking, all rows count alike
-  Array labels;                                     // i64 (N): classes; or f32 (N): values, or relevances
-  std::optional<Array> weights = {};                // f32 (N): how often a row counts, in every metric; none: once
+  // i64 (N): classes; f32 (N): values, or relevances; f32 (N, K): K values; or u8 (N, K): 1 for each label of a row
+  Array labels;
+  std::optional<Array> weights = {};  // f32 (N): how often a row counts, in every metric; none: once
   std::optional<Array> queries = {};  // i64 (N), of a ranking: rows with equal numbers are ranked among each other
 };
 
-// Scores answers f32 (N, K), probabilities of classes, or values (N, 1). Above `threshold` the second of two classes is
-// predicted; without one the likelier. A ranking has the mean over its queries. Empty where the labels do not allow it,
-// such as the area where all are of one class, or there are none.
+// Scores answers f32 (N, K), probabilities of classes or labels, or values. Above `threshold` the second of two classes
+// is predicted; without one the likelier. Labels are predicted above 0.5. A ranking has the mean over its queries;
+// several values have the mean over them, and labels the mean over those that allow it (macro), as in scikit-learn,
+// except for micro_f1 and subset_accuracy. Empty where the labels do not allow it, such as the area where all are of
+// one class, or there are none.
 std::optional<double> score_of(const Metric& metric, const Array& answers, const Truth& truth,
                                std::optional<double> threshold = {});
 
@@ -79,10 +83,14 @@ struct ScoreOptions {
   // A metric that stands first, and is added where it is not shown otherwise. Its parameters hold for all metrics.
   Metric first = {};
   int draws = 400;  // for the intervals, by a fixed seed
+  // Names of the labels or of several values: the scores of each alone follow, as "average_precision[NAME]" and
+  // "f1[NAME]", or as "rmse[NAME]", "mae[NAME]" and "r2[NAME]".
+  std::vector<std::string> columns = {};
 };
 // The usual ones: of two classes auc, average_precision, f1, precision and recall of the second one; of more macro_f1;
 // of both accuracy, balanced_accuracy, log_loss and ece; of values rmse, mae and r2; of a ranking ndcg, ndcg@10 and
-// map, whose intervals are drawn by queries. What the labels do not allow is left out (notes_on_scores). Intervals: of
+// map, whose intervals are drawn by queries; of several labels auc, average_precision, macro_f1, micro_f1,
+// subset_accuracy and log_loss. What the labels do not allow is left out (notes_on_scores). Intervals: of
 // shares of samples Wilson's (Probable inference, JASA 1927), of f1 by the share of right samples among those that are
 // of the class or predicted, of a mean of recalls by those of each (Zou, Donner, Construction of confidence limits,
 // Statistics in Medicine 2008); of rankings the middle of what samples drawn with replacement have; of others normal

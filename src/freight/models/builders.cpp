@@ -206,7 +206,8 @@ constexpr std::pair<const char*, Loss> kLosses[] = {{"cross_entropy", Loss::cros
                                                     {"bce", Loss::bce},
                                                     {"mse", Loss::mse},
                                                     {"huber", Loss::huber},
-                                                    {"mae", Loss::mae}};
+                                                    {"mae", Loss::mae},
+                                                    {"multilabel", Loss::multilabel}};
 }  // namespace
 
 std::vector<std::string> loss_names() {

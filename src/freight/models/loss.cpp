@@ -14,13 +14,30 @@ namespace {
 
 using trace::fail_here;
 
+// One number per value, (1, K).
+Tensor per_value(const std::vector<float>& values) {
+  return Tensor(Array::of<float>(values, {1, static_cast<int64_t>(values.size())}));
+}
+
+Tensor loss_of_labels(const Tensor& outputs, const Tensor& y, Reduction reduction) {
+  if (y.dtype() != DType::u8 || y.shape() != outputs.shape()) {
+    fail_here("multilabel", "targets do not fit: expected u8 ", outputs.shape(), ", got ", y.type());
+  }
+  const Tensor logits = cast(outputs, wide(outputs.dtype()));
+  const Tensor loss = bce_with_logits(logits, cast(y, logits.dtype()), {.reduction = Reduction::mean});
+  return cast(reduction == Reduction::sum ? loss * static_cast<double>(outputs.dim(0)) : loss, outputs.dtype());
+}
+
 Tensor loss_of_values(const Model& model, const Tensor& outputs, const Tensor& y, Reduction reduction) {
   Shape targets = y.shape();
   if (targets.rank() == 1) targets.push_back(1);
   if (!is_floating(y.type().dtype) || targets != outputs.shape()) {
     fail_here(to_string(model.loss), "targets do not fit: got ", y.type(), ", the model returns ", outputs.type());
   }
-  const Tensor values = reshape(y, targets);
+  Tensor values = reshape(y, targets);
+  if (const TargetScale& scale = model.target_scale; scale.any()) {
+    values = (values - per_value(scale.mean)) / per_value(scale.deviation);
+  }
   const Tensor loss = model.loss == Loss::huber ? huber_loss(outputs, values)
                       : model.loss == Loss::mae ? l1_loss(outputs, values)
                                                 : mse_loss(outputs, values);
@@ -99,6 +116,7 @@ Tensor over_samples(const char* what, const Objective::Function& function, const
 Tensor loss_of(const Model& model, const Tensor& outputs, const Tensor& y, const LossOptions& o) {
   if (model.own.loss) return over_samples("loss", model.own.loss, outputs, y, o.reduction);
   if (regresses(model.loss)) return loss_of_values(model, outputs, y, o.reduction);
+  if (model.loss == Loss::multilabel) return loss_of_labels(outputs, y, o.reduction);
   if (outputs.rank() == 3 && model.loss == Loss::cross_entropy) return token_cross_entropy(outputs, y, o);
   if (model.loss == Loss::cross_entropy && !o.class_weights.defined()) {
     return cross_entropy(outputs, y, {.label_smoothing = o.label_smoothing, .reduction = o.reduction});
@@ -125,17 +143,22 @@ Scored score(const Model& model, const Tensor& x, const Tensor& y, const LossOpt
 }
 
 Tensor answers_of(const Model& model, const Tensor& outputs) {
-  if (regresses(model.loss)) return outputs;
+  if (const TargetScale& scale = model.target_scale; regresses(model.loss)) {
+    return scale.any() ? outputs * per_value(scale.deviation) + per_value(scale.mean) : outputs;
+  }
+  if (model.loss == Loss::multilabel) return sigmoid(outputs);
   if (model.loss != Loss::bce) return softmax(outputs, -1);
   const Tensor each = sigmoid(outputs);
   return each / sum(each, -1, Keep::yes);
 }
 
-bool tells_top1(const Model& model) { return !regresses(model.loss) && !model.own.metric; }
+bool has_accuracy(const Model& model) {
+  return !regresses(model.loss) && model.loss != Loss::multilabel && !model.own.metric;
+}
 
 Tensor right_count(const Model& model, const Tensor& outputs, const Tensor& y) {
   if (model.own.metric) return over_samples("metric", model.own.metric, outputs, y, Reduction::sum);
-  if (regresses(model.loss)) return zeros({});
+  if (!has_accuracy(model)) return zeros({});
   const Tensor right = cast(equal(argmax(outputs, -1), cast(y, DType::i32)), DType::f32);
   return sum(outputs.rank() == 3 ? right * cast(counted(outputs, y), DType::f32) : right);
 }

@@ -13,11 +13,13 @@ namespace freight::models {
 // The figure that training minimizes. Results are logits and targets classes: cross_entropy; focal, which weighs the
 // cross-entropy of a sample by (1 - p)^2, p the probability of its class (Lin et al., Focal loss, ICCV 2017); bce, the
 // sum of a binary cross-entropy per class. Results and targets are values, (N, K) each: mse; huber, quadratic for
-// errors up to 1 and linear beyond; mae, the mean absolute error.
-enum class Loss { cross_entropy, mse, focal, bce, huber, mae };
+// errors up to 1 and linear beyond; mae, the mean absolute error. Results are logits of labels that do not exclude each
+// other, and targets (N, K) are 1 for each label that a sample has: multilabel, the mean of a binary cross-entropy per
+// label.
+enum class Loss { cross_entropy, mse, focal, bce, huber, mae, multilabel };
 std::vector<std::string> loss_names();  // of all losses, those of classes first
 std::string to_string(Loss loss);       // "cross_entropy", "mse"
-// True for losses of values, false for those of classes.
+// True for losses of values, false for those of classes and labels.
 bool regresses(Loss loss);
 // False for an unknown name.
 bool parse_loss(const std::string& name, Loss& out);
@@ -35,6 +37,15 @@ struct Objective {
   bool higher_is_better = true;        // of the metric
 };
 
+// The mean and standard deviation of each value of the training targets. The net's results are (value - mean) /
+// deviation, by which the loss is computed, so that all values count alike and the learning rate does not depend on
+// their units. Empty: the results are the values.
+struct TargetScale {
+  std::vector<float> mean, deviation;
+
+  bool any() const { return !mean.empty(); }
+};
+
 // A net with what it is for.
 struct Model {
   std::string name;                 // of the builder or spec
@@ -45,6 +56,8 @@ struct Model {
   // Logits are divided by it before they become probabilities (Guo et al., On calibration of modern neural networks,
   // ICML 2017). A stored model has its own; specs do not state it.
   double temperature = 1;
+  // Of losses of values. A stored model has its own, too.
+  TargetScale target_scale = {};
 
   // Type of the net's input for a batch.
   Type batch_type(int64_t batch) const;
@@ -115,7 +128,7 @@ enum class SpecSizes {
 // The spec of a model; from_spec(to_spec(m)) is equal to m. A net whose sizes cannot all be inferred is printed with
 // all of them. Throws Error(usage) for modules without a spec form.
 std::string to_spec(const Model& model, SpecSizes sizes = SpecSizes::all);
-// The same net with weights of its own, as its spec makes it, and the same objective. Throws as to_spec.
+// The same net with weights of its own, as its spec makes it, and the same objective and scales. Throws as to_spec.
 Model again(const Model& model);
 // True where every layer of the net is declared (nn/layer_type.h), so that it has a spec form.
 bool has_spec(const Model& model);

@@ -118,6 +118,8 @@ bool has_spec(const Model& model) { return is_declared(*model.net); }
 Model again(const Model& model) {
   Model m = from_spec(to_spec(model), model.name);
   m.own = model.own;
+  m.temperature = model.temperature;
+  m.target_scale = model.target_scale;
   nn::tie(m.net->state_dict(), nn::ties_of(model.net->state_dict()), model.name);
   return m;
 }

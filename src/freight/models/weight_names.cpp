@@ -2,6 +2,7 @@
 // Face's MobileNets and EfficientNets pad as TensorFlow does.
 #include "freight/models/weight_names.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstddef>
@@ -271,11 +272,34 @@ Array joined(const std::array<Array, 3>& parts) {
   return out;
 }
 
+// Lightning and other wrappers put the whole network below one module: "model.conv1.weight". Such prefixes of all names
+// are removed if names of the network come out.
+void remove_wrappers(std::vector<nn::NamedArray>& entries, const std::map<std::string, Shape>& own) {
+  size_t begin = 0;
+  while (!entries.empty()) {
+    const size_t dot = entries[0].name.find('.', begin);
+    if (dot == std::string::npos) return;
+    const std::string prefix = entries[0].name.substr(0, dot + 1);
+    begin = prefix.size();
+    bool fits = false;
+    for (const nn::NamedArray& e : entries) {
+      if (!starts_with(e.name, prefix)) return;
+      fits = fits || own.contains(e.name.substr(begin));
+    }
+    if (!fits) continue;
+    for (nn::NamedArray& e : entries) e.name.erase(0, begin);
+    return;
+  }
+}
+
 }  // namespace
 
 std::vector<nn::NamedArray> with_own_names(const nn::Module& net, std::vector<nn::NamedArray> entries) {
   std::map<std::string, Shape> own;
   for (const nn::NamedVariable& v : net.state_dict()) own[v.name] = v.variable.shape();
+  if (std::none_of(entries.begin(), entries.end(), [&](const auto& e) { return own.contains(e.name); })) {
+    remove_wrappers(entries, own);
+  }
   const auto fitting = [&](const auto& name_of) {
     size_t count = 0;
     for (const nn::NamedArray& e : entries) count += own.count(name_of(e.name));

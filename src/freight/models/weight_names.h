@@ -1,4 +1,5 @@
-// The names that others give the weights of the zoo's nets: timm, Hugging Face, and torchvision's older files.
+// The names that others give the weights of networks: timm, Hugging Face, and older files of torchvision, and prefixes
+// of wrappers.
 #pragma once
 #include <vector>
 

@@ -236,8 +236,8 @@ void Optimizer::add_state(const nn::NamedVariable& state, std::optional<size_t> 
   whole_.push_back({state, parameter});
 }
 
-void Optimizer::keep_part(const std::vector<bool>& own) {
-  need_count("keep_part", "values, one for each parameter", own.size(), parameters_.size());
+void Optimizer::keep_states_of(const std::vector<bool>& own) {
+  need_count("keep_states_of", "values, one for each parameter", own.size(), parameters_.size());
   own_ = own;
   states_.clear();
   for (const State& s : whole_) {

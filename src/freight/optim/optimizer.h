@@ -62,7 +62,7 @@ class Optimizer {
   // 1, Rajbhandari et al. 2020): this one those of the parameters at which `own` is true. It updates these alone;
   // whoever has the others hands their new values over. A step that was compiled before keeps to the part of then.
   // Throws Error(usage) unless there is one value per parameter.
-  void keep_part(const std::vector<bool>& own);
+  void keep_states_of(const std::vector<bool>& own);
   bool keeps(size_t parameter) const { return own_.empty() || own_[parameter]; }  // this process has its states
   // A state, and the parameter (its index) that it belongs to; nothing for counts, which every process keeps.
   struct State {

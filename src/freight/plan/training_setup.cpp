@@ -20,6 +20,7 @@ constexpr int64_t kPhotograph = 96;
 Type target_of(const models::Model& model) {
   if (model.language_model()) return model.input;
   if (models::regresses(model.loss)) return {DType::f32, {model.classes()}};
+  if (model.loss == models::Loss::multilabel) return {DType::u8, {model.classes()}};
   return {DType::i64, {}};
 }
 

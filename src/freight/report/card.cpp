@@ -9,6 +9,7 @@
 
 #include "freight/base/duration.h"
 #include "freight/base/error.h"
+#include "freight/base/listing.h"
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
@@ -51,7 +52,10 @@ std::string entry_of(const store::Bundle& model, const std::string& key) {
 
 std::string task_of(const store::Bundle& model) {
   if (!model.net()) return model.classes.empty() ? "tabular-regression" : "tabular-classification";
-  if (model.preprocessing.text()) return model.model.language_model() ? "text-generation" : "text-classification";
+  if (model.preprocessing.text()) {
+    if (models::regresses(model.model.loss)) return "other";
+    return model.model.language_model() ? "text-generation" : "text-classification";
+  }
   if (model.preprocessing.pictures() && !model.classes.empty()) return "image-classification";
   return "other";
 }
@@ -122,17 +126,25 @@ std::string head(const CardFacts& f, const std::string& title) {
   return text + "---\n";
 }
 
+constexpr size_t kMostNames = 20;
+
 std::string about(const CardFacts& f) {
   const store::Bundle& m = *f.model;
   std::string text = cat("A ", m.net() ? "network" : "table model", ", `", m.name(), "`, with ",
                          with_commas(m.parameters()), " parameters");
   if (m.net()) text += cat(", for inputs of ", m.preprocessing.input);
   if (!m.classes.empty()) {
-    constexpr size_t kMost = 20;
+    constexpr size_t kMost = kMostNames;
     std::vector<std::string> names;
     for (size_t i = 0; i < std::min(m.classes.size(), kMost); ++i) names.push_back(inline_text(m.classes[i]));
-    text += cat(". It predicts one of ", m.classes.size(), " classes: ", join(names, ", "),
-                m.classes.size() > kMost ? ", ..." : "");
+    text +=
+        cat(m.multilabel() ? ". It predicts any number of " : ". It predicts one of ", m.classes.size(),
+            m.multilabel() ? " labels: " : " classes: ", join(names, ", "), m.classes.size() > kMost ? ", ..." : "");
+  }
+  if (!m.targets.empty()) {
+    std::vector<std::string> names;
+    for (const std::string& name : m.targets) names.push_back(inline_text(name));
+    text += cat(". It predicts ", join_first(names, kMostNames));
   }
   return text + ".\n";
 }
@@ -211,7 +223,7 @@ std::string license_section(const CardFacts& f) {
 std::string limits_section(const CardFacts& f) {
   const store::Bundle& m = *f.model;
   std::string text = "\n## Limits\n\n";
-  if (!m.classes.empty())
+  if (!m.classes.empty() && !m.multilabel())
     text += "- Every input is assigned one of the classes above, even if it shows none of them.\n";
   if (part_of(f) == "validation" || m.net()) {
     text += cat("- The ", part_of(f),

@@ -18,6 +18,7 @@ namespace freight::report {
 
 namespace {
 
+constexpr size_t kMostColumns = 100;   // labels or values whose scores are shown each
 constexpr size_t kCurves = 6;          // whose curves are drawn, if there are more than two
 constexpr int64_t kLargestSide = 160;  // of an image in the report
 
@@ -39,7 +40,8 @@ class HeldOutPart {
       labels_ = rows_->rows.labels;
     } else if (bundle.preprocessing.text()) {
       texts_ = data::load_text(name, load);
-      number_labels();
+      labels_ = texts_.test.targets;
+      if (!labels_.defined()) number_labels();
     } else {
       set_ = data::load(name, load).test;
       train::adapt(*set_, bundle);
@@ -59,6 +61,9 @@ class HeldOutPart {
         rows_->note, rows_->note.empty() ? "" : "; ",
         "counts and curves below count each row once; the run's own figures use sample weights (--weight-column)");
   }
+  const Array& labels() const { return labels_; }
+  // True if the sample has this label, where it has any number of them.
+  bool has(int64_t i, int64_t label) const { return labels_.data<uint8_t>()[i * labels_.shape()[1] + label] != 0; }
   int64_t label(int64_t i) const { return labels_.data<int64_t>()[i]; }
   // f32, the target values of a sample.
   const float* values(int64_t i) const { return labels_.data<float>() + i * (labels_.numel() / count()); }
@@ -170,6 +175,8 @@ class Examiner {
     e_.held_out = part_->count();
     e_.parameters = bundle.parameters();
     e_.text = bundle.preprocessing.text();
+    e_.multilabel = bundle.multilabel();
+    e_.output_names = bundle.targets;
     e_.provenance.assign(bundle.provenance.begin(), bundle.provenance.end());
     if (predictor_.probabilities()) {
       for (int64_t i = 0; i < predictor_.outputs(); ++i) e_.classes.push_back(deploy::class_name(bundle, i));
@@ -207,7 +214,7 @@ class Examiner {
     }
     for (size_t i = 0; i < e_.curves.size(); ++i)
       e_.curves[i].curves = metrics::threshold_curves(std::move(scored_[i]));
-    if (sums_.size() <= 1) add_scores();
+    if (sums_.size() <= kMostColumns) add_scores();
     e_.calibration = calibration_.bins();
     e_.calibration_error = calibration_.error();
     for (Mistake& m : e_.mistakes) show(m);
@@ -227,7 +234,9 @@ class Examiner {
       ++e_.count;
       answers_.insert(answers_.end(), y, y + k);
       numbers_.push_back(numbers[row]);
-      if (sums_.empty()) {
+      if (e_.multilabel) {
+        take_labels(numbers[row], y, k);
+      } else if (sums_.empty()) {
         take_class(numbers[row], y, k);
       } else {
         take_values(numbers[row], y);
@@ -240,22 +249,19 @@ class Examiner {
     const int64_t k = predictor_.outputs(), n = e_.count;
     const store::Rows* const rows = part_->rows();
     if (rows && rows->ranked) return;
-    Array answers(DType::f32, {n, k}), labels(sums_.empty() ? DType::i64 : DType::f32, {n}), weights(DType::f32, {n});
+    Array answers(DType::f32, {n, k}), weights(DType::f32, {n});
     std::copy(answers_.begin(), answers_.end(), answers.data<float>());
     for (int64_t i = 0; i < n; ++i) {
       const int64_t number = numbers_[static_cast<size_t>(i)];
-      if (sums_.empty()) {
-        labels.data<int64_t>()[i] = part_->label(number);
-      } else {
-        labels.data<float>()[i] = part_->values(number)[0];
-      }
       weights.data<float>()[i] = rows ? static_cast<float>(rows->weight(number)) : 1.0f;
     }
-    metrics::Truth truth(labels);
+    metrics::Truth truth(data::selected_rows(part_->labels(), numbers_));
     if (rows && rows->weights) truth.weights = weights;
     const store::Bundle& bundle = predictor_.bundle();
-    const metrics::ScoreOptions options{.threshold = bundle.threshold,
-                                        .first = metrics::read_metric(bundle.provenance).value_or(metrics::Metric())};
+    metrics::ScoreOptions options{.threshold = bundle.threshold,
+                                  .first = metrics::read_metric(bundle.provenance).value_or(metrics::Metric())};
+    if (static_cast<size_t>(k) <= kMostColumns) options.columns = e_.multilabel ? bundle.classes : bundle.targets;
+    if (e_.multilabel && options.columns.empty()) options.draws = 0;  // intervals would take minutes
     e_.scores = metrics::scores_of(answers, truth, options);
     e_.score_notes = metrics::notes_on_scores(answers, truth, options);
   }
@@ -265,9 +271,10 @@ class Examiner {
     const int64_t k = predictor_.outputs();
     std::vector<int64_t> samples(static_cast<size_t>(k)), order;
     for (int64_t i = 0; i < part_->count(); ++i) {
-      if (part_->label(i) < k) ++samples[static_cast<size_t>(part_->label(i))];
+      for (int64_t c = 0; e_.multilabel && c < k; ++c) samples[static_cast<size_t>(c)] += part_->has(i, c);
+      if (!e_.multilabel && part_->label(i) < k) ++samples[static_cast<size_t>(part_->label(i))];
     }
-    for (int64_t c = k == 2 ? 1 : 0; c < k; ++c) order.push_back(c);
+    for (int64_t c = k == 2 && !e_.multilabel ? 1 : 0; c < k; ++c) order.push_back(c);
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
       return samples[static_cast<size_t>(a)] > samples[static_cast<size_t>(b)];
     });
@@ -277,18 +284,27 @@ class Examiner {
     scored_.resize(order.size());
   }
 
+  void take_labels(int64_t i, const float* y, int64_t k) {
+    for (size_t c = 0; c < scored_.size(); ++c) {
+      const int64_t label = e_.curves[c].number;
+      scored_[c].push_back({y[label], part_->has(i, label)});
+    }
+    for (int64_t c = 0; c < k; ++c) calibration_.take(y[c], part_->has(i, c));
+  }
+
   void take_class(int64_t i, const float* y, int64_t k) {
-    const int64_t told = predictor_.bundle().told(y, k), truth = part_->label(i);
+    const int64_t predicted = predictor_.bundle().predicted(y, k), truth = part_->label(i);
     if (truth >= k) fail(ErrorKind::data, e_.data, "sample ", i, " has class ", truth, ", the model predicts ", k);
-    ++e_.told[{truth, told}];
+    ++e_.predicted[{truth, predicted}];
     for (size_t c = 0; c < scored_.size(); ++c) {
       scored_[c].push_back({y[e_.curves[c].number], truth == e_.curves[c].number});
     }
-    const int64_t calibrated = k == 2 ? 1 : told;
+    const int64_t calibrated = k == 2 ? 1 : predicted;
     calibration_.take(y[calibrated], truth == calibrated);
-    if (told == truth || options_.examples < 1 || part_->rows()) return;
+    if (predicted == truth || options_.examples < 1 || part_->rows()) return;
     const auto before = [](const Mistake& a, const Mistake& b) { return a.certainty > b.certainty; };
-    Mistake m{.sample = i, .truth = truth, .told = told, .certainty = y[told], .truth_probability = y[truth]};
+    Mistake m{
+        .sample = i, .truth = truth, .predicted = predicted, .certainty = y[predicted], .truth_probability = y[truth]};
     const auto place = std::upper_bound(e_.mistakes.begin(), e_.mistakes.end(), m, before);
     e_.mistakes.insert(place, std::move(m));
     if (static_cast<int64_t>(e_.mistakes.size()) > options_.examples) e_.mistakes.pop_back();
@@ -330,7 +346,7 @@ class Examiner {
 
 int64_t Examination::right() const {
   int64_t n = 0;
-  for (const auto& [pair, samples] : told) n += pair.first == pair.second ? samples : 0;
+  for (const auto& [pair, samples] : predicted) n += pair.first == pair.second ? samples : 0;
   return n;
 }
 

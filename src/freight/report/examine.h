@@ -29,7 +29,7 @@ struct ExamineOptions {
 struct Mistake {
   int64_t sample = 0;     // the sample's number in the held-out part, from 0
   std::string file = {};  // the sample's file, if it has one
-  int64_t truth = 0, told = 0;
+  int64_t truth = 0, predicted = 0;
   double certainty = 0, truth_probability = 0;  // probabilities of the predicted and of the true class
   Array image = {};  // u8 (C, H, W) with C 1 or 3, as the model saw it; undefined for other inputs
   std::string text = {};
@@ -59,15 +59,17 @@ struct Examination {
   int64_t left_out = 0;  // number of them that could not be read
   int64_t parameters = 0;
   bool text = false;
-  std::vector<std::string> classes;                     // a name for every class of the model
-  std::map<std::pair<int64_t, int64_t>, int64_t> told;  // (true class, predicted class) to the number of samples
-  std::vector<Mistake> mistakes;                        // the most confident first
+  std::vector<std::string> classes;                          // a name for every class of the model
+  std::map<std::pair<int64_t, int64_t>, int64_t> predicted;  // (true class, predicted class) to the number of samples
+  std::vector<Mistake> mistakes;                             // the most confident first
   std::vector<ClassCurves> curves;  // of the second of two classes; otherwise of the most frequent classes
   std::vector<metrics::CalibrationBin> calibration;  // of that class; for more than two classes, of the predicted class
   double calibration_error = 0;                      // expected calibration error
-  std::vector<metrics::Score> scores;                // of classes, or of a regression with one output
+  std::vector<metrics::Score> scores;                // of the whole part
   std::vector<std::string> score_notes;              // metrics that the labels do not allow
   std::vector<OutputErrors> outputs;                 // for a regression
+  std::vector<std::string> output_names;             // often empty
+  bool multilabel = false;                           // the classes are labels, of which a sample has any number
   std::vector<Residual> residuals;                   // of the first output
   std::optional<TableExamination> table;             // for a table model
   std::vector<std::pair<std::string, std::string>> provenance;  // as in the model file

@@ -122,18 +122,18 @@ class TableExaminer {
       Array row(DType::f64, {1, width_});
       std::copy_n(rows_.values.data<double>() + i * width_, width_, row.data<double>());
       const Array answer = bundle_.rows->run(row);
-      WorstRow w{.row = i, .truth = {}, .told = {}, .loss = -negative, .cells = {}};
+      WorstRow w{.row = i, .truth = {}, .predicted = {}, .loss = -negative, .cells = {}};
       if (rows_.classification()) {
         const float* p = answer.data<float>();
-        const int64_t told = bundle_.told(p, answer.numel()), truth = rows_.labels.data<int64_t>()[i];
+        const int64_t predicted = bundle_.predicted(p, answer.numel()), truth = rows_.labels.data<int64_t>()[i];
         const auto with_probability = [&](int64_t c) {
           return cat(bundle_.classes[static_cast<size_t>(c)], " (", fixed(100.0 * static_cast<double>(p[c]), 1), " %)");
         };
         w.truth = with_probability(truth);
-        w.told = with_probability(told);
+        w.predicted = with_probability(predicted);
       } else {
         w.truth = cat(rows_.labels.data<float>()[i]);
-        w.told = cat(answer.data<float>()[0]);
+        w.predicted = cat(answer.data<float>()[0]);
       }
       for (int64_t c = 0; c < width_; ++c) w.cells.push_back(cell_text(c, row.data<double>()[c]));
       out_.worst.push_back(std::move(w));
@@ -222,7 +222,7 @@ class TableExaminer {
     if (grid.size() < 2) return;
     PartialDependence d{.column = column, .words = {}, .at = {}, .answers = {}, .outputs = {}};
     const int64_t k = bundle_.rows->outputs();
-    const bool classes = bundle_.rows->tells_classes();
+    const bool classes = bundle_.rows->predicts_classes();
     std::vector<int64_t> outputs;
     for (int64_t o = classes && k == 2 ? 1 : 0; o < k && outputs.size() < kClassesShown; ++o) {
       outputs.push_back(o);

@@ -22,7 +22,7 @@ struct PartialDependence {
 
 struct WorstRow {
   int64_t row = 0;                 // its number in the held-out part, from 0
-  std::string truth, told;         // true and predicted class or value
+  std::string truth, predicted;    // true and predicted class or value
   double loss = 0;                 // nats, or the squared error
   std::vector<std::string> cells;  // by column; "" for missing values
 };

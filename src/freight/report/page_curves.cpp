@@ -57,11 +57,18 @@ std::string class_curves(const Examination& e) {
                     percent(static_cast<double>(c.positives) / static_cast<double>(c.positives + c.negatives))});
   }
   std::string out;
+  const bool two = e.classes.size() == 2 && !e.multilabel;
   if (!rows.empty()) {
     out +=
-        cat("<h3>Over all thresholds</h3><p>", e.classes.size() == 2 ? "The second class" : "Each class", " against ",
-            e.classes.size() == 2 ? "the first" : "all others",
-            e.classes.size() > rows.size() && e.classes.size() > 2 ? ", of the most frequent ones" : "",
+        cat("<h3>Over all thresholds</h3><p>",
+            two            ? "The second class"
+            : e.multilabel ? "Each label"
+                           : "Each class",
+            " against ",
+            two            ? "the first"
+            : e.multilabel ? "samples without it"
+                           : "all others",
+            e.classes.size() > rows.size() && !two ? ", of the most frequent ones" : "",
             ". A random classifier is on the diagonal of the ROC curve, and at the class's fraction of the "
             "samples in precision.</p>",
             data_table({{"class", false}, {"samples"}, {"area under the ROC curve"}, {"average precision"}, {"share"}},
@@ -75,7 +82,10 @@ std::string class_curves(const Examination& e) {
   std::string charts = rows.empty() ? std::string() : chart(roc) + chart(precision);
   if (!e.calibration.empty()) {
     charts += chart(kept);
-    out += cat("<p>Calibration is of ", e.classes.size() == 2 ? "the second class" : "the predicted class",
+    out += cat("<p>Calibration is of ",
+               two            ? "the second class"
+               : e.multilabel ? "all labels"
+                              : "the predicted class",
                ", in tenths of its probability: it is off by ", percent(e.calibration_error),
                " on average (expected calibration error).</p>");
   }

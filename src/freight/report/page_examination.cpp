@@ -19,10 +19,10 @@ constexpr size_t kTextLength = 600;   // characters of a text
 // Counts per class.
 struct ClassFigures {
   size_t number = 0;
-  int64_t samples = 0, told = 0, right = 0;
+  int64_t samples = 0, predicted = 0, right = 0;
   int64_t other = -1, other_count = 0;  // the class with which it was confused most often
   double f1() const {
-    return samples + told > 0 ? 2 * static_cast<double>(right) / static_cast<double>(samples + told) : 0;
+    return samples + predicted > 0 ? 2 * static_cast<double>(right) / static_cast<double>(samples + predicted) : 0;
   }
   double recall() const { return samples > 0 ? static_cast<double>(right) / static_cast<double>(samples) : 0; }
 };
@@ -31,15 +31,15 @@ class Examined {
  public:
   explicit Examined(const Examination& e) : e_(e), figures_(e.classes.size()) {
     for (size_t i = 0; i < figures_.size(); ++i) figures_[i].number = i;
-    for (const auto& [pair, n] : e.told) {
-      const auto [truth, told] = pair;
+    for (const auto& [pair, n] : e.predicted) {
+      const auto [truth, predicted] = pair;
       ClassFigures& f = figures_[static_cast<size_t>(truth)];
       f.samples += n;
-      figures_[static_cast<size_t>(told)].told += n;
-      if (truth == told) {
+      figures_[static_cast<size_t>(predicted)].predicted += n;
+      if (truth == predicted) {
         f.right += n;
       } else if (n > f.other_count) {
-        f.other = told;
+        f.other = predicted;
         f.other_count = n;
       }
     }
@@ -61,8 +61,8 @@ class Examined {
     for (size_t r = 0; r < k; ++r) {
       out += cat("<tr><th scope=\"row\">", name(static_cast<int64_t>(r)), "</th>");
       for (size_t c = 0; c < k; ++c) {
-        const auto cell = e_.told.find({static_cast<int64_t>(r), static_cast<int64_t>(c)});
-        if (cell == e_.told.end()) {
+        const auto cell = e_.predicted.find({static_cast<int64_t>(r), static_cast<int64_t>(c)});
+        if (cell == e_.predicted.end()) {
           out += "<td class=\"none\">0</td>";
           continue;
         }
@@ -82,12 +82,12 @@ class Examined {
                           "\" role=\"img\" aria-label=\"Confusion matrix of ", e_.classes.size(),
                           " classes\"><rect class=\"frame\" x=\"0\" y=\"0\" width=\"", fixed(k, 0), "\" height=\"",
                           fixed(k, 0), "\"/>");
-    for (const auto& [pair, n] : e_.told) {
-      const auto [truth, told] = pair;
+    for (const auto& [pair, n] : e_.predicted) {
+      const auto [truth, predicted] = pair;
       const double share = static_cast<double>(n) / static_cast<double>(figures_[static_cast<size_t>(truth)].samples);
-      out += cat("<rect class=\"", truth == told ? "hit" : "miss", "\" x=\"", told, "\" y=\"", truth,
+      out += cat("<rect class=\"", truth == predicted ? "hit" : "miss", "\" x=\"", predicted, "\" y=\"", truth,
                  "\" width=\"1\" height=\"1\" fill-opacity=\"", fixed(0.12 + 0.88 * share, 2), "\"><title>",
-                 name(truth), " predicted as ", name(told), ": ", n, "</title></rect>");
+                 name(truth), " predicted as ", name(predicted), ": ", n, "</title></rect>");
     }
     return out +
            "</svg><figcaption>Rows from the top: the true classes. Columns from the left: the predicted classes. "
@@ -99,7 +99,7 @@ class Examined {
   std::string per_class() const {
     std::vector<ClassFigures> rows;
     for (const ClassFigures& f : figures_) {
-      if (f.samples > 0 || f.told > 0) rows.push_back(f);
+      if (f.samples > 0 || f.predicted > 0) rows.push_back(f);
     }
     const bool many = rows.size() > kTableClasses;
     if (many) {
@@ -119,7 +119,7 @@ class Examined {
   // The most frequent confusions.
   std::string pairs() const {
     std::vector<std::pair<int64_t, std::pair<int64_t, int64_t>>> all;
-    for (const auto& [pair, n] : e_.told) {
+    for (const auto& [pair, n] : e_.predicted) {
       if (pair.first != pair.second) all.push_back({-n, pair});
     }
     if (all.empty()) return {};
@@ -144,11 +144,11 @@ class Examined {
         "<th scope=\"col\">most often confused with</th></tr></thead><tbody>";
     for (size_t i = first; i < last; ++i) {
       const ClassFigures& f = rows[i];
-      const double precision = f.told > 0 ? static_cast<double>(f.right) / static_cast<double>(f.told) : 0;
+      const double precision = f.predicted > 0 ? static_cast<double>(f.right) / static_cast<double>(f.predicted) : 0;
       out +=
           cat("<tr><th scope=\"row\">", name(static_cast<int64_t>(f.number)), "</th><td class=\"number\">", f.samples,
               "</td><td class=\"number\">", f.samples > 0 ? percent(f.recall()) : "-", "</td><td class=\"number\">",
-              f.told > 0 ? percent(precision) : "-", "</td><td class=\"number\">", percent(f.f1()), "</td><td>",
+              f.predicted > 0 ? percent(precision) : "-", "</td><td class=\"number\">", percent(f.f1()), "</td><td>",
               f.other >= 0 ? cat(name(f.other), " (", f.other_count, ")") : "-", "</td></tr>");
     }
     return out + "</tbody></table></div>";
@@ -171,18 +171,18 @@ std::string image_uri(const Array& image) {
 }
 
 std::string mistake_card(const Mistake& m, const Examined& examined) {
-  const std::string told = examined.name(m.told), truth = examined.name(m.truth);
+  const std::string predicted = examined.name(m.predicted), truth = examined.name(m.truth);
   std::string shown;
   if (m.image.defined()) {
     const bool small = std::max(m.image.shape()[1], m.image.shape()[2]) <= 64;
-    shown = cat("<img", small ? " class=\"pixels\"" : "", " alt=\"", truth, " confused with ", told, "\" width=\"",
+    shown = cat("<img", small ? " class=\"pixels\"" : "", " alt=\"", truth, " confused with ", predicted, "\" width=\"",
                 m.image.shape()[2], "\" height=\"", m.image.shape()[1], "\" src=\"", image_uri(m.image), "\">");
   } else if (!m.text.empty()) {
     shown = cat("<blockquote dir=\"auto\">", escaped(shortened(m.text, kTextLength)), "</blockquote>");
   }
   const std::string where =
       m.file.empty() ? cat("sample ", m.sample) : escaped(m.file.substr(m.file.find_last_of('/') + 1));
-  return cat("<figure class=\"mistake\">", shown, "<figcaption><span class=\"said\">predicted <b>", told, "</b>, ",
+  return cat("<figure class=\"mistake\">", shown, "<figcaption><span class=\"said\">predicted <b>", predicted, "</b>, ",
              percent(m.certainty), "</span> <span class=\"is\">is <b>", truth, "</b>, ", percent(m.truth_probability),
              "</span> <span class=\"where\">", where, "</span></figcaption></figure>");
 }
@@ -203,6 +203,7 @@ std::string score_section(const Examination& e) {
 }
 
 std::string class_section(const Examination& e) {
+  if (e.multilabel) return score_section(e) + curve_section(e);
   const Examined examined(e);
   const int64_t right = e.right(), wrong = e.count - right;
   std::string out = cat("<p><b>", percent(static_cast<double>(right) / static_cast<double>(e.count)),
@@ -239,7 +240,8 @@ std::string value_section(const Examination& e) {
       "explained</th></tr></thead><tbody>";
   for (size_t i = 0; i < e.outputs.size(); ++i) {
     const OutputErrors& o = e.outputs[i];
-    out += cat("<tr><th scope=\"row\">", i, "</th><td class=\"number\">", figure(o.mean_absolute),
+    const std::string name = i < e.output_names.size() ? escaped(shortened(e.output_names[i], 60)) : cat(i);
+    out += cat("<tr><th scope=\"row\">", name, "</th><td class=\"number\">", figure(o.mean_absolute),
                "</td><td class=\"number\">", figure(o.root_mean_square), "</td><td class=\"number\">",
                percent(o.explained), "</td></tr>");
   }

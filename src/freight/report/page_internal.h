@@ -16,7 +16,7 @@ std::string curve_section(const Examination& examination);
 // Importance of columns, partial dependence, and the worst predictions.
 std::string table_section(const TableExamination& table);
 // The learners and settings that were compared, from run.json; "" if there were none.
-std::string leaderboard_section(const tables::Leaderboard& board);
+std::string leaderboard_section(const train::Leaderboard& board);
 // Draws when rank 0 computed and summed in a step of several ranks; "" for a run on one device. `of`: " of A" if there
 // are several runs.
 std::string timeline_section(const StepTimes& times, const std::string& of);

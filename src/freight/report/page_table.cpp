@@ -1,5 +1,5 @@
-// Sections on a model of rows: its columns, the rows that it tells worst, and the models it was compared with. See
-// page_internal.h.
+// Sections on a model of rows: its columns, the rows with the worst predictions, and the models it was compared with.
+// See page_internal.h.
 #include <algorithm>
 #include <numeric>
 
@@ -86,7 +86,7 @@ std::string worst_table(const TableExamination& t) {
   for (const std::string& c : t.columns) heads.push_back({shortened(c, kCellLength), false});
   std::vector<std::vector<std::string>> rows;
   for (const WorstRow& w : t.worst) {
-    std::vector<std::string> row = {cat(w.row), shortened(w.truth, kCellLength), shortened(w.told, kCellLength),
+    std::vector<std::string> row = {cat(w.row), shortened(w.truth, kCellLength), shortened(w.predicted, kCellLength),
                                     figure(w.loss)};
     for (const std::string& cell : w.cells) row.push_back(shortened(cell, kCellLength));
     rows.push_back(std::move(row));
@@ -106,10 +106,10 @@ std::string table_section(const TableExamination& t) {
   return importance_table(t) + dependence_charts(t) + worst_table(t);
 }
 
-std::string leaderboard_section(const tables::Leaderboard& board) {
+std::string leaderboard_section(const train::Leaderboard& board) {
   if (board.standings.empty()) return {};
   std::vector<std::vector<std::string>> rows;
-  for (const tables::ModelScore& s : board.standings) {
+  for (const train::ModelScore& s : board.standings) {
     rows.push_back({s.learner, s.deviation > 0 ? cat(figure(s.mean), " \u00b1 ", figure(s.deviation)) : figure(s.mean),
                     cat(s.folds), cat(with_commas(s.rows), s.whole ? "" : " (a fraction)"), time_of(s.fit_seconds),
                     time_of(s.row_seconds), human_bytes(s.bytes), s.settings});

@@ -119,7 +119,7 @@ void read_outcome(RunRecord& run, const Json& j) {
   run.planned_bytes = number(plan, "planned_bytes");
   run.measured_bytes = number(plan, "measured_bytes");
   run.timeline = step_times_in(part(j, "timeline"));
-  run.leaderboard = tables::leaderboard_in(part(j, "leaderboard").dump(-1, ' ', false, Json::error_handler_t::replace));
+  run.leaderboard = train::leaderboard_in(part(j, "leaderboard").dump(-1, ' ', false, Json::error_handler_t::replace));
   if (const auto argv = j.find("argv"); argv != j.end() && argv->is_array()) {
     run.command = "freight train";
     for (const Json& a : *argv) run.command += " " + shell_word(text_of(a));

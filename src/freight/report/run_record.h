@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "freight/io/metrics.h"
-#include "freight/tables/leaderboard.h"
+#include "freight/train/leaderboard.h"
 
 namespace freight::report {
 
@@ -35,7 +35,7 @@ struct RunRecord {
   // From run.json; empty or 0 if missing there.
   std::string status, version, host, device, compute, command, data, fingerprint;
   StepTimes timeline;
-  tables::Leaderboard leaderboard;  // empty if nothing was compared
+  train::Leaderboard leaderboard;  // empty if nothing was compared
   int64_t exit_code = 0, threads = 0, train_count = 0, test_count = 0, steps = 0, bad_samples = 0;
   // Figures of the end, "test_top1", "97.4", and of plan and measurement, "planned_step_seconds"; without those that
   // are not known.

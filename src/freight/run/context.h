@@ -13,7 +13,7 @@ class Collectives;
 using RandomState = std::array<int64_t, 2>;
 
 struct Context {
-  // Performs the plan's all_reduce steps (run/collectives.h); null: the process is the only rank, and they copy.
+  // Performs the plan's all_reduce steps (run/collectives.h); null: they copy, and the caller adds over ranks later.
   Collectives* collectives = nullptr;
   // The random state that the run draws from, instead of the program's; empty: draws from that and advances it.
   std::optional<RandomState> random = {};

@@ -29,7 +29,7 @@ constexpr int64_t kWaitingBatches = 64;
 constexpr double kSmallBatch = 2e8;
 
 // The samples of a request, and the thread that waits for their results.
-class Job {
+class PendingRequest {
  public:
   std::vector<Array> samples;
   Array results;
@@ -61,7 +61,7 @@ class Job {
 
 struct Queue {
   ServedModel* model = nullptr;
-  std::deque<std::shared_ptr<Job>> jobs;
+  std::deque<std::shared_ptr<PendingRequest>> requests;
   int64_t samples = 0;
   int threads = 1;  // compute threads, at most
 
@@ -79,7 +79,7 @@ struct Engine::State {
   size_t turn = 0;  // the queue that is checked first
   std::thread thread;
 
-  // Completes all waiting jobs and ends the thread.
+  // Completes all waiting requests and ends the thread.
   void stop() {
     {
       const std::lock_guard lock(mutex);
@@ -107,8 +107,8 @@ struct Engine::State {
     until = Clock::time_point::max();
     for (size_t i = 0; i < queues.size(); ++i) {
       Queue& q = queues[(turn + i) % queues.size()];
-      if (q.jobs.empty()) continue;
-      const Clock::time_point due = q.jobs.front()->arrived + delay;
+      if (q.requests.empty()) continue;
+      const Clock::time_point due = q.requests.front()->arrived + delay;
       if (stopping || hurrying || q.samples >= q.max_batch() || due <= Clock::now()) {
         turn = (turn + i + 1) % queues.size();
         return &q;
@@ -119,7 +119,7 @@ struct Engine::State {
   }
 
   void loop() {
-    std::vector<std::shared_ptr<Job>> batch;
+    std::vector<std::shared_ptr<PendingRequest>> batch;
     std::unique_lock lock(mutex);
     for (;;) {
       Clock::time_point until;
@@ -135,10 +135,10 @@ struct Engine::State {
         continue;
       }
       int64_t count = 0;
-      while (!q->jobs.empty() && (count == 0 || count + q->jobs.front()->count() <= q->max_batch())) {
-        count += q->jobs.front()->count();
-        batch.push_back(std::move(q->jobs.front()));
-        q->jobs.pop_front();
+      while (!q->requests.empty() && (count == 0 || count + q->requests.front()->count() <= q->max_batch())) {
+        count += q->requests.front()->count();
+        batch.push_back(std::move(q->requests.front()));
+        q->requests.pop_front();
       }
       q->samples -= count;
       q->model->metrics().waiting.store(q->samples, std::memory_order_relaxed);
@@ -149,22 +149,22 @@ struct Engine::State {
     }
   }
 
-  void answer(const Queue& queue, const std::vector<std::shared_ptr<Job>>& batch) {
+  void answer(const Queue& queue, const std::vector<std::shared_ptr<PendingRequest>>& batch) {
     ServedModel& model = *queue.model;
     const ThreadLimit limit(queue.threads);
     std::exception_ptr error;
     try {
-      for (const auto& job : batch) model.metrics().queue_seconds.add(seconds_since(job->arrived));
+      for (const auto& request : batch) model.metrics().queue_seconds.add(seconds_since(request->arrived));
       run(model, batch);
     } catch (...) {
       error = std::current_exception();
     }
-    for (const auto& job : batch) job->finish(error);
+    for (const auto& request : batch) request->finish(error);
   }
 
-  void run(ServedModel& model, const std::vector<std::shared_ptr<Job>>& batch) {
+  void run(ServedModel& model, const std::vector<std::shared_ptr<PendingRequest>>& batch) {
     std::vector<Array> samples;
-    for (const auto& job : batch) samples.insert(samples.end(), job->samples.begin(), job->samples.end());
+    for (const auto& request : batch) samples.insert(samples.end(), request->samples.begin(), request->samples.end());
     ModelMetrics& metrics = model.metrics();
     const auto ran = [&](int64_t count, double seconds) {
       metrics.compute_seconds.add(seconds);
@@ -173,10 +173,10 @@ struct Engine::State {
     };
     const Array y = model.predictor().run(samples, {.values_checked = true, .ran = ran});  // (samples, K)
     const float* row = y.data<float>();
-    for (const auto& job : batch) {
-      job->results = Array(DType::f32, {job->count(), y.shape()[1]});
-      std::copy_n(row, job->results.numel(), job->results.data<float>());
-      row += job->results.numel();
+    for (const auto& request : batch) {
+      request->results = Array(DType::f32, {request->count(), y.shape()[1]});
+      std::copy_n(row, request->results.numel(), request->results.data<float>());
+      row += request->results.numel();
     }
   }
 };
@@ -185,7 +185,7 @@ Engine::Engine(std::vector<ServedModel*> models, const EngineOptions& options, c
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.options = options;
-  for (ServedModel* model : models) s.queues.push_back({.model = model, .jobs = {}, .samples = 0});
+  for (ServedModel* model : models) s.queues.push_back({.model = model, .requests = {}, .samples = 0});
   std::promise<void> warm;
   std::future<void> warmed_all = warm.get_future();
   s.thread = std::thread([this, &warmed, warm = std::move(warm)]() mutable {
@@ -217,22 +217,22 @@ void Engine::hurry() {
 
 Array Engine::run(ServedModel& model, std::vector<Array> samples) {
   State& s = *state_;
-  const auto job = std::make_shared<Job>();
-  job->samples = std::move(samples);
+  const auto request = std::make_shared<PendingRequest>();
+  request->samples = std::move(samples);
   {
     const std::lock_guard lock(s.mutex);
     const auto q = std::find_if(s.queues.begin(), s.queues.end(), [&](const Queue& x) { return x.model == &model; });
     FREIGHT_CHECK(q != s.queues.end(), "model ", model.name(), " is not of this engine");
-    if (q->samples > 0 && q->samples + job->count() > kWaitingBatches * q->max_batch()) throw Busy();
-    job->arrived = Clock::now();
-    q->samples += job->count();
+    if (q->samples > 0 && q->samples + request->count() > kWaitingBatches * q->max_batch()) throw Busy();
+    request->arrived = Clock::now();
+    q->samples += request->count();
     model.metrics().waiting.store(q->samples, std::memory_order_relaxed);
-    q->jobs.push_back(job);
+    q->requests.push_back(request);
   }
   s.filled.notify_one();
-  job->wait();
-  if (job->error) std::rethrow_exception(job->error);
-  return job->results;
+  request->wait();
+  if (request->error) std::rethrow_exception(request->error);
+  return request->results;
 }
 
 }  // namespace freight::serve

@@ -1,6 +1,6 @@
 // Dynamic batching: samples of many requests wait in a queue per model and run together. One thread computes for all
-// models in turn, so that there is one pool of compute threads (base/threads.h). Grouping, padding and dividing a batch
-// is the job of deploy::Predictor, whose plans are all made before the first request.
+// models in turn, so that there is one pool of compute threads (base/threads.h). deploy::Predictor groups, pads and
+// divides the samples of networks; its plans are all made before the first request. Rows of a table run in one call.
 #pragma once
 #include <functional>
 #include <memory>
@@ -20,7 +20,7 @@ struct EngineOptions {
 class Engine {
  public:
   // Makes the plans of all models. After each it calls `warmed` on the engine's thread (model, plans made, of how
-  // many), which returns false to stop. Throws the errors of making a plan.
+  // many), which returns false to leave the rest to the requests. Throws the errors of making a plan.
   using Warmed = std::function<bool(const ServedModel&, int64_t done, int64_t all)>;
   Engine(std::vector<ServedModel*> models, const EngineOptions& options, const Warmed& warmed);
   // Completes all waiting requests.

@@ -88,9 +88,9 @@ class HttpServer::Impl {
     accepting_.join();
     std::unique_lock lock(mutex_);
     const auto gone = [&] { return shared_.metrics.connections == 0; };
-    const bool whole = left_.wait_for(lock, std::chrono::duration<double>(seconds), gone);
+    const bool whole = connection_ended_.wait_for(lock, std::chrono::duration<double>(seconds), gone);
     for (const Listed& c : connections_) c.connection->break_off();
-    left_.wait(lock, gone);
+    connection_ended_.wait(lock, gone);
     return whole;
   }
 
@@ -129,16 +129,16 @@ class HttpServer::Impl {
   // Refused connections whose clients may not have read the reason yet: they close once it is read, or after a moment.
   class Leaving {
    public:
-    bool empty() const { return left_.empty(); }
+    bool empty() const { return leaving_.empty(); }
     void add(Socket socket) {
       ::shutdown(socket.fd(), SHUT_WR);
-      left_.push_back({std::move(socket), Clock::now() + std::chrono::milliseconds(200)});
-      if (left_.size() > kMost) left_.pop_front();
+      leaving_.push_back({std::move(socket), Clock::now() + std::chrono::milliseconds(200)});
+      if (leaving_.size() > kMost) leaving_.pop_front();
     }
     void look() {
       const auto now = Clock::now();
       std::array<char, 4096> rest;
-      left_.remove_if([&](const Left& l) {
+      leaving_.remove_if([&](const Left& l) {
         ssize_t n = 0;
         for (int times = 0; times < 16 && (n = ::recv(l.socket.fd(), rest.data(), rest.size(), MSG_DONTWAIT)) > 0;
              ++times) {
@@ -153,7 +153,7 @@ class HttpServer::Impl {
       Socket socket;
       Clock::time_point until;
     };
-    std::list<Left> left_;
+    std::list<Left> leaving_;
   };
 
   // True if another connection may begin. At the limit, the longest idle connection is ended to make room. Connections
@@ -212,7 +212,7 @@ class HttpServer::Impl {
     const std::lock_guard lock(mutex_);
     --shared_.metrics.connections;
     if (ending) --ending_;
-    left_.notify_all();
+    connection_ended_.notify_all();
   }
 
   // Keeps the connection listed while it serves requests. True if the client may have sent bytes that were not read;
@@ -250,7 +250,7 @@ class HttpServer::Impl {
   std::thread accepting_;
   int ending_ = 0;
   std::mutex mutex_;  // protects connections_, which of them are idle, and ending_
-  std::condition_variable left_;
+  std::condition_variable connection_ended_;
   std::list<Listed> connections_;
 };
 

@@ -46,7 +46,7 @@ struct HttpOptions {
   // Of all bodies together, unpacked; beyond it a request is refused with 503.
   size_t max_held_bytes = size_t{256} << 20;
   // A request must arrive within this time (checked before each receive, which waits at most as long: a stalled client
-  // is cut off after twice this), a client must read its response within it, and a connection may be idle for as long.
+  // is cut off after twice this), each send of a response must end within it, and a connection may be idle for as long.
   double timeout_seconds = 30;
 };
 

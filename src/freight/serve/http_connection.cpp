@@ -109,22 +109,22 @@ void HttpConnection::close_gently(std::chrono::milliseconds time) {
 }
 void HttpConnection::refuse(int status, const std::string& text) { write_raw(error(status, text)); }
 
-bool HttpConnection::serve(const Turns& turns) {
+bool HttpConnection::serve(const RequestHooks& hooks) {
   set_handlers();
   set_answers();
   for (;;) {
-    if (!turns.waits()) return false;
+    if (!hooks.waits()) return false;
     const bool more = begin_request();
-    turns.begins();
+    hooks.begins();
     if (!more) return false;
     bool closes = shared_.draining;
     const bool written =
-        http_.process_request(*this, shared_.draining, closes, [this](httplib::Request& r) { understood(r); });
+        http_.process_request(*this, shared_.draining, closes, [this](httplib::Request& r) { check_head(r); });
     if (!headers_read_ && fault_ != Fault::closed && !written) {
       if (const Reply reply = fault_reply(); reply.status != 0) write_raw(reply);
     }
-    // The client may already have its response, and may have opened another connection, before this thread continues.
-    closes = closes || (keep_open_ && !turns.waits());
+    // Marks the connection idle before the response is sent: its client may open another one as soon as it has read it.
+    closes = closes || (keep_open_ && !hooks.waits());
     if (!flush()) return false;
     if (!keep_open_) return true;
     if (closes) return false;
@@ -286,7 +286,7 @@ void HttpConnection::set_handlers() {
       [this](const httplib::Request& request, httplib::Response& response, const httplib::ContentReader& reader) {
         write(read_body(request, reader), response);
       };
-  http_.Post("/", read);  // understood() has set every path to "/"
+  http_.Post("/", read);  // check_head() has set every path to "/"
 }
 
 void HttpConnection::set_answers() {
@@ -351,7 +351,7 @@ Reply HttpConnection::read_body(const httplib::Request& request, const httplib::
   return shared_.callbacks.answer(RequestView(request, path_, body));
 }
 
-std::string HttpConnection::stranger(const httplib::Request& request) const {
+std::string HttpConnection::host_fault(const httplib::Request& request) const {
   for (const char* name : {"Host", "Origin"}) {
     if (!request.has_header(name)) continue;
     const std::string value = request.get_header_value(name);
@@ -361,7 +361,7 @@ std::string HttpConnection::stranger(const httplib::Request& request) const {
   return "";
 }
 
-void HttpConnection::understood(httplib::Request& request) {
+void HttpConnection::check_head(httplib::Request& request) {
   const Head head = parse_head(head_);
   begin_body(head.fault.empty() && head.chunked);
   // httplib matches paths by regular expressions, whose time depends on what a client sends. Routes are found
@@ -378,7 +378,7 @@ void HttpConnection::understood(httplib::Request& request) {
   if (!head.fault.empty()) {
     broken_ = true;
     refusal_ = error(400, head.fault);
-  } else if (const std::string fault = stranger(request); !fault.empty()) {
+  } else if (const std::string fault = host_fault(request); !fault.empty()) {
     refusal_ = error(403, fault);
   } else if (path_.size() > kMaxPath) {
     refusal_ = error(414, cat("the path is longer than ", kMaxPath, " bytes"));

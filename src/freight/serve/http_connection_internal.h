@@ -47,7 +47,7 @@ class HttpConnection : private httplib::Stream {
   using Clock = std::chrono::steady_clock;
   // Called between requests: `waits` before each, which returns false if the server ends; `begins` when its first byte
   // has arrived, or none will.
-  struct Turns {
+  struct RequestHooks {
     std::function<bool()> waits;
     std::function<void()> begins;
   };
@@ -59,7 +59,7 @@ class HttpConnection : private httplib::Stream {
 
   // Serves requests one after the other until the client, an error or the server ends the connection. True if the
   // client may have sent bytes that were not read.
-  bool serve(const Turns& turns);
+  bool serve(const RequestHooks& hooks);
   // Sends a refusal without reading a request.
   void refuse(int status, const std::string& text);
   // Other threads may call these: the first lets no further request be read, the second interrupts the current one.
@@ -112,12 +112,12 @@ class HttpConnection : private httplib::Stream {
   void set_handlers();
   void set_answers();
   // Called when httplib has parsed the head: decides whether the request is refused before its body is read.
-  void understood(httplib::Request& request);
+  void check_head(httplib::Request& request);
   void admit(const httplib::Request& request);
   bool has_body(const httplib::Request& request) const;
   Reply read_body(const httplib::Request& request, const httplib::ContentReader& reader);
   // The reason why this server does not serve a request, or "".
-  std::string stranger(const httplib::Request& request) const;
+  std::string host_fault(const httplib::Request& request) const;
 
   Reply error(int status, const std::string& text) const;
   Reply body_too_large() const;

@@ -29,10 +29,10 @@ const std::vector<double> ModelMetrics::kSeconds = {0.0001, 0.00025, 0.0005, 0.0
 
 Histogram::Histogram(std::vector<double> bounds) : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
 
-void Histogram::add(double value, int64_t times) {
+void Histogram::add(double value) {
   const auto at = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
-  counts_[static_cast<size_t>(at)].fetch_add(times, std::memory_order_relaxed);
-  sum_.fetch_add(value * static_cast<double>(times), std::memory_order_relaxed);
+  counts_[static_cast<size_t>(at)].fetch_add(1, std::memory_order_relaxed);
+  sum_.fetch_add(value, std::memory_order_relaxed);
 }
 
 void Histogram::write(std::string& out, const std::string& name, const std::string& labels) const {

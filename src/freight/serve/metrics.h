@@ -13,7 +13,7 @@ namespace freight::serve {
 class Histogram {
  public:
   explicit Histogram(std::vector<double> bounds);
-  void add(double value, int64_t times = 1);
+  void add(double value);
   // Writes NAME_bucket, NAME_sum and NAME_count; `labels` is "model=\"m\"" or "".
   void write(std::string& out, const std::string& name, const std::string& labels) const;
 

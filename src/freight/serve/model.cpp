@@ -172,6 +172,8 @@ void ServedModel::describe() {
                {"classes", classes},
                {"provenance", b.provenance}};
   if (reads_rows()) card["fields"] = fields;
+  if (!b.targets.empty()) card["targets"] = b.targets;
+  if (b.multilabel()) card["multilabel"] = true;
   card_ = dump(card);
 }
 
@@ -400,9 +402,9 @@ std::vector<Output> ServedModel::outputs(const InferRequest& request, const Arra
 std::vector<int64_t> ServedModel::best(const float* row, int64_t k) const {
   std::vector<int64_t> order(static_cast<size_t>(predictor_.outputs()));
   std::iota(order.begin(), order.end(), 0);
-  const int64_t told = predictor_.bundle().told(row, predictor_.outputs());
+  const int64_t predicted = predictor_.bundle().predicted(row, predictor_.outputs());
   std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](int64_t a, int64_t b) {
-    if ((a == told) != (b == told)) return a == told;
+    if ((a == predicted) != (b == predicted)) return a == predicted;
     return row[a] != row[b] ? row[a] > row[b] : a < b;
   });
   order.resize(static_cast<size_t>(k));
@@ -419,12 +421,18 @@ std::string ServedModel::prediction(const float* row, int64_t top, double second
           {"class", deploy::class_name(predictor_.bundle(), c)}, {"index", c}, {"probability", as_printed(row[c])}};
     };
     const std::vector<int64_t> order = best(row, std::min(top, predictor_.outputs()));
-    j.update(entry(order[0]));
+    if (predictor_.bundle().multilabel()) {
+      j["labels"] = Json::array();
+      for (const int64_t c : predictor_.bundle().labels_in(row, predictor_.outputs())) j["labels"].push_back(entry(c));
+    } else {
+      j.update(entry(order[0]));
+    }
     j["top"] = Json::array();
     for (const int64_t c : order) j["top"].push_back(entry(c));
   } else {
     j["values"] = Json::array();
     for (int64_t c = 0; c < predictor_.outputs(); ++c) j["values"].push_back(as_printed(row[c]));
+    if (const auto& names = predictor_.bundle().targets; !names.empty()) j["targets"] = names;
   }
   j["milliseconds"] = std::round(seconds * 1e6) / 1e3;
   return dump(j);

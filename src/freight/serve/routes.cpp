@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kUsualTop = 10;
-constexpr size_t kMaxTextBytes = size_t{4} << 20;  // as JSON; far more than any model reads
+constexpr size_t kMaxTextBytes = size_t{4} << 20;  // of JSON or a row; far more than any model reads
 
 Reply error(int status, const std::string& text) { return {.status = status, .body = error_json(text)}; }
 
@@ -46,10 +46,6 @@ std::string media_type(const Request& request) {
 // The text of a request to /predict: the body, or "text" in a JSON object.
 std::string text_of(const Request& request, const std::string& type) {
   if (type != "application/json") return request.body();
-  if (request.body().size() > kMaxTextBytes) {
-    fail(ErrorKind::usage, "predict", "the JSON has ", request.body().size(), " bytes, expected at most ",
-         kMaxTextBytes);
-  }
   const auto j = io::parse_json<nlohmann::json>(request.body(), "predict");
   if (!j.is_object() || !j.contains("text") || !j["text"].is_string()) {
     fail(ErrorKind::usage, "predict", "the JSON must be {\"text\": \"...\"}");
@@ -246,15 +242,17 @@ Reply Routes::predict(ServedModel& model, const Request& request) {
     if (top < 1) return error(400, cat("predict: expected a number of classes, from 1, got top=", given.substr(0, 80)));
   }
   if (request.body().empty()) return error(400, "predict: the body is empty: send an image or a text");
+  const bool json = type == "application/json" && (model.reads_rows() || model.text());
+  const bool row = type == "text/csv" && model.reads_rows();
+  if ((json || row) && request.body().size() > kMaxTextBytes) {
+    return error(413, cat("predict: the ", json ? "JSON" : "row", " has ", request.body().size(),
+                          " bytes, expected at most ", kMaxTextBytes));
+  }
   Array sample;
   if (model.reads_rows()) {
     if (type != "application/json" && type != "text/csv") {
       return error(415, cat("predict: model ", model.name(), " reads rows of columns: send application/json or ",
                             "text/csv, got ", type.empty() ? "no Content-Type" : type));
-    }
-    if (request.body().size() > kMaxTextBytes) {
-      return error(413,
-                   cat("predict: the row has ", request.body().size(), " bytes, expected at most ", kMaxTextBytes));
     }
     sample = type == "text/csv" ? model.sample_of_table(request.body(), "predict")
                                 : model.sample_of_json(request.body(), "predict");

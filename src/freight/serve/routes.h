@@ -18,7 +18,7 @@ class Routes {
   // An empty `token` means that none is needed.
   Routes(std::vector<ServedModel*> models, Engine& engine, HttpMetrics& http, std::string token);
 
-  // Refuses, before the body is read, with status 401, 404 or 405; HttpConnection::understood() has checked the HTTP.
+  // Refuses, before the body is read, with status 401, 404 or 405; HttpConnection::check_head() has checked the HTTP.
   std::optional<Reply> admit(const Request& request) const;
   // The reply to an accepted request.
   Reply answer(const Request& request);

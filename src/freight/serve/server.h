@@ -31,8 +31,8 @@ struct ServerOptions {
   double timeout_seconds = 30;                // for receiving a request, sending a response, and idling
   std::string backend = "auto", precision = "fp32";
   bool deterministic = false;
-  // Called while plans are made (model, plans made, of how many). Returns false to stop; the server then serves
-  // nothing.
+  // Called while plans are made (model, plans made, of how many). Returns false to stop that: a server which is started
+  // nevertheless makes the other plans with the requests that need them.
   std::function<bool(const std::string&, int64_t, int64_t)> warmed = [](const std::string&, int64_t, int64_t) {
     return true;
   };

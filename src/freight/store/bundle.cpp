@@ -1,5 +1,6 @@
 // See bundle.h. Metadata keys: format, classes, provenance; for networks spec, preprocessing and, if weights are tied,
-// ties, a list of lists of paths, and temperature if it is not 1; for other learners learner and columns; threshold for
+// ties, a list of lists of paths, temperature if it is not 1, and targets, a list of values with name, mean and
+// deviation; for other learners learner and columns; threshold for
 // both; xxh3_128. All values but those of
 // format, learner and xxh3_128 are JSON texts.
 #include "freight/store/bundle.h"
@@ -16,6 +17,7 @@
 #include "freight/base/printable.h"
 #include "freight/base/version.h"
 #include "freight/io/digest.h"
+#include "freight/io/file.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 #include "freight/io/memory_need.h"
@@ -37,6 +39,7 @@ constexpr const char* kIgnoredColumns = "ignored_columns";    // of other learne
 constexpr const char* kColumns = "columns";                   // of other learners
 constexpr const char* kOrderNames[] = {"ymd", "dmy", "mdy"};  // by data::DateOrder
 constexpr const char* kTemperature = "temperature";           // of networks whose probabilities are scaled
+constexpr const char* kTargets = "targets";                   // of networks whose values have names or a scale
 constexpr const char* kThreshold = "threshold";               // of models with two classes that have one
 constexpr const char* kTies = "ties";                         // of networks with several paths to one variable
 
@@ -166,6 +169,21 @@ void write_weights(const nn::Module& net, io::SafeTensors& file) {
   for (const nn::NamedVariable& v : net.state_dict()) file.tensors.emplace_back(v.name, v.variable.array());
 }
 
+void write_targets(const Bundle& bundle, io::SafeTensors& file) {
+  const models::TargetScale& scale = bundle.model.target_scale;
+  json targets = json::array();
+  for (size_t i = 0; i < std::max(bundle.targets.size(), scale.mean.size()); ++i) {
+    json target = json::object();
+    if (!bundle.targets.empty()) target["name"] = bundle.targets.at(i);
+    if (scale.any()) {
+      target["mean"] = scale.mean.at(i);
+      target["deviation"] = scale.deviation.at(i);
+    }
+    targets.push_back(std::move(target));
+  }
+  file.metadata[kTargets] = targets.dump();
+}
+
 void write_net(const Bundle& bundle, io::SafeTensors& file) {
   write_weights(*bundle.model.net, file);
   json preprocessing = {
@@ -184,6 +202,7 @@ void write_net(const Bundle& bundle, io::SafeTensors& file) {
     preprocessing["truncation_side"] = bundle.preprocessing.keep == data::Keep::start ? "right" : "left";
     file.tensors.emplace_back(kTokenizer, tokenizer->stored());
   }
+  if (!bundle.targets.empty() || bundle.model.target_scale.any()) write_targets(bundle, file);
   if (bundle.model.temperature != 1) file.metadata[kTemperature] = json(bundle.model.temperature).dump();
   if (models::has_spec(bundle.model)) file.metadata["spec"] = models::to_spec(bundle.model);
   if (const auto ties = nn::ties_of(bundle.model.net->state_dict()); !ties.empty()) {
@@ -244,6 +263,9 @@ void save_bundle(const std::string& path, const Bundle& bundle) {
 }
 
 io::SafeTensors load_sealed(const std::string& path) {
+  if (const std::string model = path + "/model.safetensors"; io::file_exists(model)) {
+    fail(ErrorKind::usage, path, "is the directory of a run, expected its model: ", model);
+  }
   io::SafeTensors file = io::load_weights_file(path);
   const auto seal = file.metadata.find(kSeal);
   if (seal == file.metadata.end()) return file;
@@ -314,6 +336,27 @@ double temperature_in(const io::SafeTensors& file, const std::string& path) {
   return temperature;
 }
 
+void read_targets(const io::SafeTensors& file, const std::string& path, Bundle& b) {
+  if (!file.metadata.contains(kTargets)) return;
+  models::TargetScale scale;
+  const json targets = document_in(file, path, kTargets);
+  if (!targets.is_array()) damaged(path, "targets: expected a list");
+  for (const json& target : targets) {
+    if (target.contains("name")) b.targets.push_back(target.at("name").get<std::string>());
+    if (!target.contains("mean")) continue;
+    scale.mean.push_back(target.at("mean").get<float>());
+    scale.deviation.push_back(target.at("deviation").get<float>());
+    if (!std::isfinite(scale.mean.back()) || !(scale.deviation.back() > 0) || !std::isfinite(scale.deviation.back())) {
+      damaged(path, "targets: expected a finite mean and a standard deviation above 0");
+    }
+  }
+  const auto values = static_cast<size_t>(b.model.classes());
+  for (const size_t n : {b.targets.size(), scale.mean.size()}) {
+    if (n > 0 && n != values) damaged(path, cat("targets: it has ", n, ", the model returns ", values, " values"));
+  }
+  b.model.target_scale = std::move(scale);
+}
+
 void read_net(const io::SafeTensors& file, const std::string& path, const json& preprocessing, Bundle& b) {
   if (!file.metadata.contains("spec")) {
     damaged(path,
@@ -329,6 +372,7 @@ void read_net(const io::SafeTensors& file, const std::string& path, const json& 
   check_said(b, path);
   try {
     b.model.temperature = temperature_in(file, path);
+    read_targets(file, path, b);
     if (preprocessing.contains("tokenizer")) load_text(b.preprocessing, preprocessing, file, b.model, path);
     if (file.metadata.contains(kTies)) {
       const auto ties = document_in(file, path, kTies).get<std::vector<std::vector<std::string>>>();

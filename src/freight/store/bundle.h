@@ -54,11 +54,22 @@ struct Bundle {
   RowSamples samples = {};                          // of other learners, if there are any
   // For two classes, see metrics::predicted_class; empty: the more probable class is predicted.
   std::optional<double> threshold = {};
+  std::vector<std::string> targets = {};  // of a network: names of the values that it predicts; often empty
 
   bool net() const { return rows == nullptr; }
+  // The network predicts any number of the classes, which are labels then: those that labels_in() has.
+  bool multilabel() const { return net() && model.loss == models::Loss::multilabel; }
   const std::string& name() const { return net() ? model.name : learner; }
-  int64_t told(const float* probabilities, int64_t of) const {
+  int64_t predicted(const float* probabilities, int64_t of) const {
     return metrics::predicted_class(probabilities, of, threshold);
+  }
+  std::vector<int64_t> labels_in(const float* probabilities, int64_t of) const {
+    constexpr float kLeast = 0.5f;
+    std::vector<int64_t> labels;
+    for (int64_t i = 0; i < of; ++i) {
+      if (probabilities[i] > kLeast) labels.push_back(i);
+    }
+    return labels;
   }
   int64_t parameters() const { return net() ? model.net->parameter_count() : rows->parameters(); }
 };

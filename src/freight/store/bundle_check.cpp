@@ -56,9 +56,9 @@ void need_different_classes(const std::vector<std::string>& classes, int most, c
 // well-known lists (ImageNet's) have one name for two classes.
 void check_classes(const Bundle& b, const std::string& path) {
   const bool trained = b.provenance.contains("data") && b.provenance.contains("steps");
-  const bool tells_classes = !models::regresses(b.model.loss) && !b.model.language_model();
+  const bool predicts_classes = !models::regresses(b.model.loss) && !b.model.language_model();
   const int64_t outputs = b.model.classes(), names = static_cast<int64_t>(b.classes.size());
-  if (names == 0 && !(trained && tells_classes)) return;
+  if (names == 0 && !(trained && predicts_classes)) return;
   if (names != outputs) refuse_stored(path, "it has names of ", names, " classes, the model has ", outputs, " outputs");
   need_different_classes(b.classes, trained ? 1 : 2, path);
 }
@@ -90,9 +90,9 @@ void check_provenance(const Bundle& b, const std::string& path) {
 
 void check_rows(const Bundle& b, const std::string& path) {
   const int64_t outputs = b.rows->outputs(), names = static_cast<int64_t>(b.classes.size());
-  if (b.rows->tells_classes() ? names != outputs : names != 0) {
+  if (b.rows->predicts_classes() ? names != outputs : names != 0) {
     refuse_stored(path, "it has names of ", names, " classes, the model returns ", outputs,
-                  b.rows->tells_classes() ? " probabilities" : " values");
+                  b.rows->predicts_classes() ? " probabilities" : " values");
   }
   need_different_classes(b.classes, 1, path);
   check_provenance(b, path);

@@ -187,13 +187,13 @@ bool beyond_range(const Column& column, double value) {
 }
 
 std::vector<Beyond> beyond_training(const std::vector<Column>& columns, const double* row) {
-  std::vector<Beyond> told;
+  std::vector<Beyond> outside;
   for (size_t i = 0; i < columns.size(); ++i) {
     const Column& c = columns[i];
     if (!beyond_range(c, row[i])) continue;
-    told.push_back({i, cat(c.name, " is ", row[i], ", in training ", c.range->least, " to ", c.range->most)});
+    outside.push_back({i, cat(c.name, " is ", row[i], ", in training ", c.range->least, " to ", c.range->most)});
   }
-  return told;
+  return outside;
 }
 
 std::vector<std::string> sources_of(const std::vector<Column>& columns) {

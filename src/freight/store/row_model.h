@@ -23,7 +23,7 @@ namespace freight::store {
 inline constexpr const char* kNet = "net";  // the learner of networks; no model of tables has this name
 
 // The forms of values that are not categories: a number, yes or no (1 or 0), or a date, of which the column is one
-// part.
+// part. A bundle's reader (bundle.cpp) tries them up to the last, `seconds`.
 enum class CellForm { number, yesno, year, month, weekday, hour, seconds };
 std::string to_string(CellForm form);
 
@@ -47,7 +47,7 @@ struct Column {
   bool complete = false;                         // no value was missing in training; false if that is not known
 
   const std::string& source_name() const { return source.empty() ? name : source; }
-  bool date() const { return form >= CellForm::year; }
+  bool date() const { return form != CellForm::number && form != CellForm::yesno; }
   // True if values are texts for typed interfaces.
   bool takes_texts() const { return words || date() || form == CellForm::yesno; }
   friend bool operator==(const Column&, const Column&) = default;
@@ -85,9 +85,9 @@ class RowModel {
   virtual ~RowModel() = default;
   // The number of classes, or of values per row.
   virtual int64_t outputs() const = 0;
-  virtual bool tells_classes() const = 0;
+  virtual bool predicts_classes() const = 0;
   // True if predictions only order the rows of a group.
-  virtual bool ranks() const { return false; }
+  virtual bool is_ranking() const { return false; }
   // Predicts f32 (N, outputs), probabilities or values, from f64 (N, columns). Any number of threads may call it; a
   // row's prediction has the same bits in any batch.
   virtual Array run(const Array& rows) const = 0;
@@ -140,8 +140,8 @@ std::optional<double> yes_or_no(std::string_view cell);
 using Cell = std::variant<double, std::string>;
 // The cell of an integer, which is exact even where no double equals it.
 Cell cell_of(int64_t integer);
-// The number that a cell means; NaN where it is missing, or says neither yes nor no where the column does. Empty where
-// it is no finite number or date and one is needed.
+// The number for a cell: NaN if it is missing, or in a yes/no column neither yes nor no; kUnknownWord for a category
+// that training did not see; nullopt for anything else that is not a finite number or date in a column of those.
 std::optional<double> value_in(const Column& column, std::string_view text);
 std::optional<double> value_in(const Column& column, double number);
 // Says that of such a cell.

@@ -18,7 +18,7 @@ bool has_flag(const RowLearner& learner, const char* flag) {
 }
 
 // True if all values are whole numbers of at least 0, and some are above it.
-bool tells_counts(const store::Rows& rows) {
+bool holds_counts(const store::Rows& rows) {
   if (rows.classification()) return false;
   const auto* v = rows.labels.data<float>();
   const auto end = v + rows.count();
@@ -32,7 +32,7 @@ std::vector<std::string> names_for(const RowData& data) {
   if (data.train.ranked) return {"gbdt"};
   if (!data.shape.classes.empty()) names.emplace_back("logistic");
   if (data.shape.classes.empty()) names.emplace_back("ridge");
-  if (tells_counts(data.train)) names.emplace_back("poisson");
+  if (holds_counts(data.train)) names.emplace_back("poisson");
   names.insert(names.end(), {"gbdt", "forest", "mlp"});
   return names;
 }

@@ -14,7 +14,7 @@ class AutoLearner : public RowLearner {
   std::string name() const override { return "auto"; }
   std::string doc() const override { return "compares the others in a stated time (--time-budget), and is the best"; }
   std::vector<std::string> flags() const override;
-  bool ranks() const override { return true; }
+  bool fits_rankings() const override { return true; }
   bool chooses() const override { return true; }
   bool fits_by_several() const override { return true; }
   const char* compute() const override { return "f64 or f32"; }  // before a learner is chosen

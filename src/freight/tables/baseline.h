@@ -12,7 +12,7 @@ class Baseline : public store::RowModel {
  public:
   Baseline(Array answer, bool classes) : answer_(std::move(answer)), classes_(classes) {}
   int64_t outputs() const override { return answer_.numel(); }
-  bool tells_classes() const override { return classes_; }
+  bool predicts_classes() const override { return classes_; }
   Array run(const Array& rows) const override;
   int64_t parameters() const override { return answer_.numel(); }
   std::vector<std::string> lines() const override;

@@ -106,8 +106,10 @@ TableDescription describe_table(const std::string& path, const std::string& name
                        .columns = {}};
   for (size_t i = 0; i < cells.columns.size(); ++i) {
     const auto asked = said_at.find(i);
-    const TypedColumn typed =
-        type_column(cells, i, path, {.said = asked == said_at.end() ? std::nullopt : std::optional(asked->second)});
+    // Training on a table of two columns has one feature, whichever column is the target.
+    const TypedColumn typed = type_column(cells, i, path,
+                                          {.said = asked == said_at.end() ? std::nullopt : std::optional(asked->second),
+                                           .alone = cells.columns.size() == 2});
     const data::CellColumn& column = cells.columns[i];
     ColumnDescription line{.name = column.name, .kind = to_string(typed.kind), .note = typed.note};
     const bool dates = typed.kind == ColumnKind::datetime;

@@ -252,6 +252,20 @@ TypedColumn type_as_said(const data::CellColumn& column, const std::string& tabl
 
 std::string to_string(ColumnKind kind) { return kKindNames[static_cast<size_t>(kind)]; }
 
+bool is_feature(ColumnKind kind) {
+  switch (kind) {
+    case ColumnKind::number:
+    case ColumnKind::integer:
+    case ColumnKind::category:
+    case ColumnKind::yesno:
+    case ColumnKind::datetime: return true;
+    case ColumnKind::text:
+    case ColumnKind::constant:
+    case ColumnKind::identifier: break;
+  }
+  return false;
+}
+
 std::map<std::string, ColumnKind> parse_types(const std::string& text) {
   std::map<std::string, ColumnKind> types;
   for (const std::string& part : split(text, ',')) {
@@ -317,9 +331,9 @@ std::vector<int64_t> counts_of_words(const data::CellColumn& column) {
   return counts;
 }
 
-std::vector<store::Column> learnt_of(const data::CellColumn& column, const TypedColumn& typed,
-                                     const std::vector<std::string>& names) {
-  if (!learnt(typed.kind)) return {};
+std::vector<store::Column> features_of(const data::CellColumn& column, const TypedColumn& typed,
+                                       const std::vector<std::string>& names) {
+  if (!is_feature(typed.kind)) return {};
   store::Column whole{.name = column.name};
   if (typed.kind == ColumnKind::category) whole.words = true;
   if (typed.kind == ColumnKind::yesno) whole.form = store::CellForm::yesno;

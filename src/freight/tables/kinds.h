@@ -11,11 +11,11 @@
 
 namespace freight::tables {
 
-// The first five kinds are features. Of the others, an identifier is different in each row, a text has too many words
-// to be a category, and a constant carries no information.
+// Of the kinds that are no features, an identifier is different in each row, a text has too many words to be a
+// category, and a constant carries no information.
 enum class ColumnKind { number, integer, category, yesno, datetime, text, constant, identifier };
 std::string to_string(ColumnKind kind);
-inline bool learnt(ColumnKind kind) { return kind <= ColumnKind::datetime; }
+bool is_feature(ColumnKind kind);
 
 // Parses "zip=category,when=datetime". Throws Error(usage) for an unknown kind, a column without one, or a column that
 // appears twice.
@@ -44,8 +44,8 @@ TypedColumn type_of(const data::CellColumn& column, const std::string& table, co
 
 // The features of a column: itself, or the parts of its dates that differ between rows. `names` are those of the
 // table's columns, which the parts must not repeat.
-std::vector<store::Column> learnt_of(const data::CellColumn& column, const TypedColumn& typed,
-                                     const std::vector<std::string>& names);
+std::vector<store::Column> features_of(const data::CellColumn& column, const TypedColumn& typed,
+                                       const std::vector<std::string>& names);
 
 // Counts how often each word of a column occurs.
 std::vector<int64_t> counts_of_words(const data::CellColumn& column);

@@ -223,8 +223,8 @@ std::shared_ptr<const store::RowModel> read_linear(const io::SafeTensors& file, 
   if (at == kLinks.end()) fail(ErrorKind::checkpoint, path, "the entry ", kLink, " is missing, or none of them");
   const auto link = static_cast<Link>(at - kLinks.begin());
   const auto classes = static_cast<int64_t>(shape.classes.size());
-  const bool tells_classes = link == Link::logit || link == Link::softmax;
-  if (tells_classes != (classes > 0) || (link == Link::logit && classes != 2)) {
+  const bool predicts_classes = link == Link::logit || link == Link::softmax;
+  if (predicts_classes != (classes > 0) || (link == Link::logit && classes != 2)) {
     fail(ErrorKind::checkpoint, path, "a model of link ", *at, " does not predict ", classes, " classes");
   }
   Design design = read_design(file, path, shape);

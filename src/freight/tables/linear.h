@@ -14,7 +14,7 @@ class LinearModel : public store::RowModel {
  public:
   LinearModel(Link link, Design design, LinearFit fit, const store::RowShape& shape);
   int64_t outputs() const override;
-  bool tells_classes() const override { return link_ == Link::logit || link_ == Link::softmax; }
+  bool predicts_classes() const override { return link_ == Link::logit || link_ == Link::softmax; }
   Array run(const Array& rows) const override;
   int64_t parameters() const override { return fit_.weights.numel() + fit_.intercepts.numel(); }
   std::vector<std::string> lines() const override;

@@ -18,7 +18,7 @@ class MlpModel : public store::RowModel {
   MlpModel(MlpColumns columns, int64_t bins, int64_t classes, const std::vector<nn::NamedArray>& state,
            const std::string& source);
   int64_t outputs() const override { return classes_ > 0 ? classes_ : 1; }
-  bool tells_classes() const override { return classes_ > 0; }
+  bool predicts_classes() const override { return classes_ > 0; }
   // Runs blocks of one size by one plan, so that a row's prediction does not depend on the other rows.
   Array run(const Array& rows) const override;
   int64_t parameters() const override { return net_->parameter_count(); }

@@ -38,7 +38,7 @@ constexpr const char* kValidation = "val";
 void refuse_other_flags(const train::Config& c, const data::Source& source, const RowLearner& learner,
                         const std::function<bool(const std::string&)>& flag_is_given) {
   train::Trained trained{.kind = train::FlagKind::table, .name = learner.name(), .flags = learner.flags()};
-  trained.flags.insert(trained.flags.end(), {"--metric", "--folds", "--threshold"});
+  trained.flags.insert(trained.flags.end(), {"--task", "--metric", "--folds", "--threshold"});
   try {
     trained.usual.push_back(train::recipe(source, c.recipe));
   } catch (const Error&) {  // data without a recipe
@@ -74,16 +74,19 @@ RowSource row_source(const train::Config& config, data::Source data) {
 }
 
 void settle_ranking(train::Config& c, const RowLearner& learner) {
+  if (c.task == "multilabel") {
+    refuse_value("--task", c.task, "it is for networks that read lists of images or texts, not for table models");
+  }
   if (ranks(c.objective) && c.task == "auto") c.task = "ranking";
   if (c.task != "ranking") {
     if (!ranks(c.objective)) return;
     fail(ErrorKind::usage, "--objective", c.objective, " ranks rows: expected ranking, got --task ", c.task);
   }
-  if (!learner.ranks()) {
+  if (!learner.fits_rankings()) {
     std::vector<std::string> others;
     for (const train::Learner* l : train::learners()) {
       const auto* const of_rows = dynamic_cast<const RowLearner*>(l);
-      if (of_rows && of_rows->ranks()) others.push_back(l->name());
+      if (of_rows && of_rows->fits_rankings()) others.push_back(l->name());
     }
     fail(ErrorKind::usage, "--task", "--model ", learner.name(), " does not rank: expected ", join(others, " or "));
   }
@@ -568,7 +571,7 @@ train::MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, con
     return at == bundle.provenance.end() ? std::string() : at->second;
   };
   const std::string groups = request.group_column.value_or(said("group_column"));
-  if (bundle.rows->ranks() && groups.empty()) {
+  if (bundle.rows->is_ranking() && groups.empty()) {
     fail(ErrorKind::usage, "--group-column", "is missing, and ", path,
          " does not have it: rows of a ranking are evaluated within those with the same value in this column");
   }
@@ -592,7 +595,7 @@ train::MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, con
                          .bad = train::bad_samples(request, on),
                          .whole = own_test,
                          .test_part = part_of_set,
-                         .ranking = bundle.rows->ranks(),
+                         .ranking = bundle.rows->is_ranking(),
                          .known = &shape};
   RowData data = read(source);
   if (!source.weight_column.empty() && !data.train.weights) {

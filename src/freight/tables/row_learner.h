@@ -89,7 +89,7 @@ class RowLearner : public train::Learner {
   // The flags of this learner in addition to those of all learners, by their names in train/config_fields.h: "--lr".
   virtual std::vector<std::string> flags() const { return {}; }
   // True if it fits rankings (Config::task).
-  virtual bool ranks() const { return false; }
+  virtual bool fits_rankings() const { return false; }
   // True if it runs on that device ("cuda:1"). The CPU is always supported.
   virtual bool runs_on(const std::string&) const { return false; }
   // A folder for the rows of this source (RowSource::folder) if they should be kept on disk; empty: in memory. Throws
@@ -101,10 +101,10 @@ class RowLearner : public train::Learner {
   // The work of a fit of trees, from which freight plan estimates the time on other devices; empty for other learners.
   virtual std::optional<TreeFitWork> tree_work(const train::Config&, const RowData&) const { return {}; }
   // Fits a model. Equal data and configurations give bitwise equal models, unless `config.fit_seconds` ends the fit.
-  // `told` is called after each round; if it returns false, the fit ends with the model so far. Throws Error(diverged)
-  // if the model is not finite.
+  // `on_round` is called after each round; if it returns false, the fit ends with the model so far. Throws
+  // Error(diverged) if the model is not finite.
   virtual std::shared_ptr<const store::RowModel> fit(const train::Config& config, const RowData& data,
-                                                     const std::function<bool(const Round&)>& told) const = 0;
+                                                     const std::function<bool(const Round&)>& on_round) const = 0;
 
   // The part of the ranks behind rank 0 in a fit by several (RowData::together): they get settings and rows from rank
   // 0. `config` says what is this process's own: the device and the library's path.
@@ -130,8 +130,9 @@ class RowLearner : public train::Learner {
                                 const std::vector<std::shared_ptr<const store::RowModel>>&) const {
     return config;
   }
-  // True if a fit depends on the held-out rows (early stopping). For the fit after a comparison a tenth of the training
-  // rows is then held out, so that the test set stays unseen.
+  // True if a fit depends on the held-out rows (early stopping). The fit after a comparison then holds out a tenth of
+  // the training rows; built-in learners have fixed rounds (gbdt) or hold out rows themselves (mlp) there, and return
+  // false.
   virtual bool reads_held_out(const train::Config&) const { return true; }
 
   std::unique_ptr<train::Prepared> prepare(const train::Config& config, train::PrepareOptions options) const final;

@@ -101,7 +101,7 @@ class Comparison {
     for (size_t n = left.size(); n > kKeepOneOf; n = (n + kKeepOneOf - 1) / kKeepOneOf) share /= kKeepOneOf;
     while (left.size() > kKeepOneOf && !over(end)) {
       std::vector<std::pair<double, size_t>> ranks;
-      std::vector<ModelScore> standings;
+      std::vector<train::ModelScore> standings;
       const double rung_end = now() + std::max(end - now(), 0.0) / (kKeepOneOf - 1);
       for (size_t i = 0; i < left.size(); ++i) {
         if (over(rung_end)) break;
@@ -116,7 +116,7 @@ class Comparison {
       ranks.resize(std::min(ranks.size(), (left.size() + kKeepOneOf - 1) / kKeepOneOf));
       std::vector<Candidate> better;
       for (const auto& [rank, i] : ranks) better.push_back(left[i]);
-      for (ModelScore& s : standings) {
+      for (train::ModelScore& s : standings) {
         const auto same = [&](const Candidate& c) {
           return c.learner->name() == s.learner && c.settings == s.settings;
         };
@@ -201,7 +201,7 @@ class Comparison {
     if (held_out.weights) m.weights.push_back(*held_out.weights);
   }
 
-  ModelScore standing(const Candidate& c, const FoldFigures& m, bool whole) const {
+  train::ModelScore standing(const Candidate& c, const FoldFigures& m, bool whole) const {
     const auto fits = static_cast<double>(m.models.size());
     return {.learner = c.learner->name(),
             .settings = c.settings,
@@ -228,12 +228,13 @@ class Comparison {
       board_.left_out.push_back(
           cat(not_reached_, " further settings: not reached within the time budget, or not fitted"));
     }
-    std::stable_sort(board_.standings.begin(), board_.standings.end(), [&](const ModelScore& a, const ModelScore& b) {
-      if (a.whole != b.whole) return a.whole;
-      if (!a.whole && a.rows != b.rows) return a.rows > b.rows;
-      return r_.metric.better(a.mean, b.mean);
-    });
-    std::stable_partition(board_.standings.begin(), board_.standings.end(), [&](const ModelScore& s) {
+    std::stable_sort(board_.standings.begin(), board_.standings.end(),
+                     [&](const train::ModelScore& a, const train::ModelScore& b) {
+                       if (a.whole != b.whole) return a.whole;
+                       if (!a.whole && a.rows != b.rows) return a.rows > b.rows;
+                       return r_.metric.better(a.mean, b.mean);
+                     });
+    std::stable_partition(board_.standings.begin(), board_.standings.end(), [&](const train::ModelScore& s) {
       return s.whole && s.learner == winner_.learner->name() && s.settings == winner_.settings;
     });
     board_.metric = r_.metric.name;
@@ -258,7 +259,7 @@ class Comparison {
   std::vector<int64_t> fold_of_;
   std::optional<FoldFigures> best_;
   Candidate winner_;
-  Leaderboard board_;
+  train::Leaderboard board_;
   int64_t not_reached_ = 0;
   bool stopped_ = false;
 };

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "freight/metrics/scores.h"
-#include "freight/tables/leaderboard.h"
 #include "freight/tables/row_learner.h"
+#include "freight/train/leaderboard.h"
 
 namespace freight::tables {
 
@@ -30,7 +30,7 @@ struct Selected {
   std::vector<std::shared_ptr<const store::RowModel>> models;  // its models of the folds
   Array answers;                                               // out-of-fold predictions
   metrics::Truth truth;                                        // the targets of the same rows
-  Leaderboard board;
+  train::Leaderboard board;
   bool stopped = false;  // goes_on returned false
 };
 

@@ -33,7 +33,7 @@ namespace {
 constexpr size_t kMostListed = 8;  // columns that a note lists
 using Names = std::vector<std::string>;
 
-// Removes the rows with a fault, and reports them in order.
+// Throws for the first row with a fault; with --on-bad-sample skip it removes and reports all of them, in order.
 void leave_out(data::Cells& cells, const RowSource& source, const std::vector<store::RowFault>& faults) {
   std::vector<bool> kept(static_cast<size_t>(cells.rows()), true);
   for (const store::RowFault& fault : faults) {
@@ -84,7 +84,7 @@ class TableReader {
     leave_out(cells_, source_, unusable());
     leave_out_weightless();
     choose_columns();
-    tell();
+    describe();
     leave_out(cells_, source_, store::TableRows(out_.shape.columns, cells_, places_).faults());
     divide();
     choose_levels();
@@ -99,6 +99,7 @@ class TableReader {
       out_.notes.push_back(cat("rows are kept in files of ", source.folder, " instead of memory (--external-memory)"));
     }
     out_.warnings = warnings_of(out_);
+    if (!unnamed_.empty()) out_.warnings.push_back(cat("ignored ", unnamed_, "; --types COL=TYPE overrides this"));
   }
   RowData take() { return std::move(out_); }
 
@@ -241,19 +242,22 @@ class TableReader {
                                   .alone = cells_.columns.size() - ignored_.size() == 2,
                                   .folder = source_.folder};
       const TypedColumn typed = type_column(cells_, i, source_.data.where(), options);
-      for (store::Column& part : learnt_of(column, typed, cells_.head.names)) {
+      for (store::Column& part : features_of(column, typed, cells_.head.names)) {
         places_.push_back(i);
         out_.shape.columns.push_back(std::move(part));
       }
-      if (learnt(typed.kind)) {
+      if (is_feature(typed.kind)) {
         ++kinds_[typed.kind];
         if (!typed.note.empty()) column_notes_.push_back(cat("column ", column.name, ": ", typed.note));
         continue;
       }
       out_.shape.ignored_columns.push_back({column.name, to_string(typed.kind)});
-      if (!options.said) reasons.push_back(cat(column.name, " (", to_string(typed.kind), ": ", typed.note, ")"));
+      if (options.said) continue;
+      std::string reason = cat(column.name, " (", to_string(typed.kind), ": ", typed.note, ")");
+      (i == 0 && cells_.head.index ? unnamed_ : reasons.emplace_back()) = std::move(reason);
     }
     if (places_.empty()) {
+      if (!unnamed_.empty()) reasons.push_back(unnamed_);
       fail(ErrorKind::data, source_.data.where(), "has the column ", out_.target, " only: there are no features",
            reasons.empty() ? "" : cat("; ignored: ", join(reasons, ", "), "; --types COL=TYPE overrides this"));
     }
@@ -262,7 +266,7 @@ class TableReader {
         cat("ignored columns: ", join_first(reasons, kMostListed), "; --types COL=TYPE overrides this"));
   }
 
-  void tell() {
+  void describe() {
     choose_classes();
     const size_t classes = out_.shape.classes.size();
     if (source_.ranking && target_column().is_words()) {
@@ -499,6 +503,7 @@ class TableReader {
   std::optional<size_t> weight_, group_, order_;
   std::map<ColumnKind, int64_t> kinds_;  // number of columns, by kind
   std::vector<std::string> column_notes_;
+  std::string unnamed_;  // the first column and the reason, if it is ignored because the header does not name it
   std::vector<int64_t> labels_;
   std::vector<bool> held_out_;  // by row
   std::vector<size_t> places_;  // of the columns that are read

@@ -93,7 +93,7 @@ Config TreeLearner::settled(const Config& config,
   Config c = config;
   if (kind_ == Kind::forest) return c;
   double rounds = 0;
-  for (const auto& model : folds) rounds += static_cast<double>(dynamic_cast<const Trees&>(*model).rounds());
+  for (const auto& model : folds) rounds += static_cast<double>(dynamic_cast<const XgboostModel&>(*model).rounds());
   c.rounds = std::max<int64_t>(std::llround(rounds / static_cast<double>(folds.size())), 1);
   c.early_stop = 0;
   return c;

@@ -15,7 +15,7 @@ namespace freight::tables {
 
 namespace {
 
-constexpr size_t kMostTold = 5;  // warnings of one kind; further ones are counted
+constexpr size_t kMostNamed = 5;  // warnings of one kind; further ones are counted
 // Memory bound of the values of a column that may determine the labels.
 constexpr size_t kMostCells = size_t{1} << 20;
 
@@ -98,7 +98,7 @@ void warn_of_leaks(const RowData& data, std::vector<std::string>& warnings) {
     if (scaled || one_to_one(part, c)) names.push_back(column.name);
   }
   if (names.empty()) return;
-  warnings.push_back(cat(names.size() == 1 ? "column " : "columns ", join_first(names, kMostTold),
+  warnings.push_back(cat(names.size() == 1 ? "column " : "columns ", join_first(names, kMostNamed),
                          names.size() == 1 ? " predicts " : " predict ", data.target,
                          " exactly (target leakage): remove it (--drop) unless it is known before ", data.target,
                          " is"));
@@ -119,12 +119,12 @@ void warn_of_rare_classes(const RowData& data, std::vector<std::string>& warning
     if (all[k] > 0 && train[k] == 0) unlearnt.push_back(excerpt(data.shape.classes[k]));
   }
   if (!once.empty()) {
-    warnings.push_back(cat(once.size() == 1 ? "class " : "classes ", join_first(once, kMostTold),
+    warnings.push_back(cat(once.size() == 1 ? "class " : "classes ", join_first(once, kMostNamed),
                            once.size() == 1 ? " has" : " have",
                            " one row: the model cannot generalize from it, and no metric covers it"));
   }
   if (!unlearnt.empty()) {
-    warnings.push_back(cat(unlearnt.size() == 1 ? "class " : "classes ", join_first(unlearnt, kMostTold),
+    warnings.push_back(cat(unlearnt.size() == 1 ? "class " : "classes ", join_first(unlearnt, kMostNamed),
                            unlearnt.size() == 1 ? " has" : " have", " no row in the training set"));
   }
 }
@@ -141,17 +141,17 @@ void warn_of_missing(const RowData& data, const store::Rows& other, const std::s
     if (data.shape.columns[c].words && held.all_unknown(c)) unknown.push_back(data.shape.columns[c].name);
   }
   if (!there.empty()) {
-    warnings.push_back(cat(join_first(there, kMostTold), there.size() == 1 ? " is" : " are",
+    warnings.push_back(cat(join_first(there, kMostNamed), there.size() == 1 ? " is" : " are",
                            " missing in all rows of the ", part, ": its metrics do not measure what was learned from ",
                            there.size() == 1 ? "it" : "them"));
   }
   if (!unknown.empty()) {
-    warnings.push_back(cat(join_first(unknown, kMostTold), unknown.size() == 1 ? " has" : " have",
+    warnings.push_back(cat(join_first(unknown, kMostNamed), unknown.size() == 1 ? " has" : " have",
                            " no category of the training set in any row of the ", part,
                            ": its metrics do not measure what was learned from ", unknown.size() == 1 ? "it" : "them"));
   }
   if (!here.empty()) {
-    warnings.push_back(cat(join_first(here, kMostTold), here.size() == 1 ? " is" : " are",
+    warnings.push_back(cat(join_first(here, kMostNamed), here.size() == 1 ? " is" : " are",
                            " missing in all rows of the training set: nothing is learned from ",
                            here.size() == 1 ? "it" : "them"));
   }

@@ -31,7 +31,7 @@ namespace freight::tables {
 namespace {
 
 // If there are at most this many rounds, all are shown; of more rounds, about the second number.
-constexpr int64_t kToldRounds = 50, kShownOfMore = 25;
+constexpr int64_t kReportedRounds = 50, kShownOfMore = 25;
 constexpr XgboostVersion kDevices = {2, 0, 0};
 
 // A part of the data as an XGBoost matrix, which copies the rows.
@@ -180,13 +180,13 @@ class TreeFit {
     Array stored(DType::u8, {static_cast<int64_t>(length)});
     std::copy_n(reinterpret_cast<const uint8_t*>(bytes), length, stored.data<uint8_t>());
     TreesMade made{.learner = learner, .version = library_.version().text(), .rounds = kept, .fitted = fitted_};
-    return std::make_shared<Trees>(library_, stored, columns_, static_cast<int64_t>(data_.shape.classes.size()),
-                                   std::move(made), "the fitted model");
+    return std::make_shared<XgboostModel>(library_, stored, columns_, static_cast<int64_t>(data_.shape.classes.size()),
+                                          std::move(made), "the fitted model");
   }
 
  private:
   void boost(const std::function<bool(const Round&)>& on_round) {
-    const int64_t period = settings_.rounds <= kToldRounds ? 1 : settings_.rounds / kShownOfMore;
+    const int64_t period = settings_.rounds <= kReportedRounds ? 1 : settings_.rounds / kShownOfMore;
     int64_t last_told = 0;
     bool on = true;
     while (on) {

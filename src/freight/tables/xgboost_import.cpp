@@ -276,8 +276,8 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
   words.tensors.emplace_back(kTreeCategories, Array::of(said.categories, {count}));
   const Xgboost& library = xgboost();
   bundle.learner = made.learner;
-  bundle.rows = std::make_shared<Trees>(library, bytes_by_xgboost(library, file, facts.objective, path),
-                                        TreeColumns(said.columns, words, path), classes, std::move(made), path);
+  bundle.rows = std::make_shared<XgboostModel>(library, bytes_by_xgboost(library, file, facts.objective, path),
+                                               TreeColumns(said.columns, words, path), classes, std::move(made), path);
   bundle.provenance["imported_from"] = path.substr(path.rfind('/') + 1);
   if (const auto metric = metric_of(learner.at("objective"))) metrics::write_metric(*metric, bundle.provenance);
   bundle.columns = std::move(said.columns);

@@ -22,7 +22,7 @@ class TreeLearner : public RowLearner {
   std::string doc() const override;
   void choose(train::Config& config) const override;
   std::vector<std::string> flags() const override;
-  bool ranks() const override { return kind_ == Kind::gbdt; }
+  bool fits_rankings() const override { return kind_ == Kind::gbdt; }
   const char* compute() const override { return "f32"; }
   bool runs_on(const std::string& device) const override;
   RowData read(const RowSource& source) const override;

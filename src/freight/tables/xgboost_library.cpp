@@ -1,8 +1,6 @@
 // See xgboost_library.h.
 #include "freight/tables/xgboost_library.h"
 
-#include <glob.h>
-
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -11,6 +9,7 @@
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
+#include "freight/base/python_packages.h"
 #include "freight/base/strings.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
@@ -25,36 +24,13 @@ constexpr const char* kInstall =
     "install one by apt-get install libxgboost0, or a newer one by pip install xgboost-cpu into the active Python "
     "environment; or name its libxgboost.so by --xgboost PATH or FREIGHT_XGBOOST";
 
-// The files of Python packages below these folders, the newest Python first.
-std::vector<std::string> in_packages(const std::vector<std::string>& folders) {
-  std::vector<std::string> paths;
-  for (const std::string& folder : folders) {
-    glob_t found = {};
-    const std::string pattern = cat(folder, "/lib/python3*/*-packages/xgboost/lib/libxgboost.so");
-    if (::glob(pattern.c_str(), 0, nullptr, &found) == 0) {
-      for (size_t i = found.gl_pathc; i-- > 0;) paths.emplace_back(found.gl_pathv[i]);
-    }
-    ::globfree(&found);
-  }
-  return paths;
-}
-
-std::vector<std::string> folders_of(std::initializer_list<const char*> variables, const char* below = "") {
-  std::vector<std::string> folders;
-  for (const char* name : variables) {
-    if (const std::string folder = env::get(name); !folder.empty()) folders.push_back(folder + below);
-  }
-  return folders;
-}
-
 // The names to load, in order.
 std::vector<std::string> candidates(const std::string& named) {
   if (!named.empty()) return {named.find('/') == std::string::npos ? "./" + named : named};
-  std::vector<std::string> paths = in_packages(folders_of({"VIRTUAL_ENV", "CONDA_PREFIX"}));
+  constexpr const char* kInPackages = "xgboost/lib/libxgboost.so";
+  std::vector<std::string> paths = files_in(active_python_packages(), kInPackages);
   paths.insert(paths.end(), {"libxgboost.so", "libxgboost.so.0"});
-  std::vector<std::string> usual = folders_of({"HOME"}, "/.local");
-  usual.emplace_back("/usr/local");
-  const std::vector<std::string> others = in_packages(usual);
+  const std::vector<std::string> others = files_in(other_python_packages(), kInPackages);
   paths.insert(paths.end(), others.begin(), others.end());
   return paths;
 }

@@ -123,8 +123,8 @@ void spread_answers(const float* answers, int64_t rows, int64_t classes, float* 
   }
 }
 
-Trees::Trees(const Xgboost& library, Array bytes, TreeColumns columns, int64_t classes, TreesMade made,
-             const std::string& path)
+XgboostModel::XgboostModel(const Xgboost& library, Array bytes, TreeColumns columns, int64_t classes, TreesMade made,
+                           const std::string& path)
     : library_(library),
       bytes_(std::move(bytes)),
       columns_(std::move(columns)),
@@ -158,7 +158,7 @@ Trees::Trees(const Xgboost& library, Array bytes, TreeColumns columns, int64_t c
   }
 }
 
-store::RowLink Trees::link() const {
+store::RowLink XgboostModel::link() const {
   const std::string& o = facts_.objective;
   return o == "binary:logistic"                       ? store::RowLink::logistic
          : o == "multi:softprob"                      ? store::RowLink::softmax
@@ -166,7 +166,7 @@ store::RowLink Trees::link() const {
                                                       : store::RowLink::identity;
 }
 
-std::vector<float> Trees::margins_of_no_values() const {
+std::vector<float> XgboostModel::margins_of_no_values() const {
   Array row(DType::f32, {1, columns_.count()});
   std::fill_n(row.data<float>(), columns_.count(), std::numeric_limits<float>::quiet_NaN());
   const uint64_t* shape = nullptr;
@@ -181,7 +181,7 @@ std::vector<float> Trees::margins_of_no_values() const {
 
 // The base values. XGBoost has written them in several ways; they are what its sums contain in addition to the leaves.
 // The number in the file is used if it agrees, since f32 sums of many leaves are less exact.
-std::vector<float> Trees::bases(const std::vector<store::Tree>& trees) const {
+std::vector<float> XgboostModel::bases(const std::vector<store::Tree>& trees) const {
   const std::vector<float> margins = margins_of_no_values();
   std::vector<double> left(margins.begin(), margins.end()), size(margins.size(), 1.0);
   for (const store::Tree& tree : trees) {
@@ -203,7 +203,7 @@ std::vector<float> Trees::bases(const std::vector<store::Tree>& trees) const {
   return all;
 }
 
-Array Trees::run(const Array& rows) const {
+Array XgboostModel::run(const Array& rows) const {
   const int64_t n = rows.shape()[0], k = outputs(), width = columns_.count();
   CpuShare::touch();
   Array out(DType::f32, {n, k});
@@ -218,7 +218,7 @@ Array Trees::run(const Array& rows) const {
   return out;
 }
 
-Array Trees::contributions(const Array& rows) const {
+Array XgboostModel::contributions(const Array& rows) const {
   const int64_t n = rows.shape()[0], width = groups() * (columns_.count() + 1);
   CpuShare::touch();
   Array out(DType::f64, {n, groups(), columns_.count() + 1});
@@ -242,7 +242,7 @@ Array Trees::contributions(const Array& rows) const {
   return out;
 }
 
-std::vector<store::Importance> Trees::importance() const {
+std::vector<store::Importance> XgboostModel::importance() const {
   std::vector<double> gain = facts_.gain, cover = facts_.cover;
   for (size_t i = 0; i < gain.size(); ++i) {
     gain[i] /= std::max(facts_.splits[i], 1.0);
@@ -251,7 +251,7 @@ std::vector<store::Importance> Trees::importance() const {
   return {{"gain", std::move(gain)}, {"cover", std::move(cover)}, {"splits", facts_.splits}};
 }
 
-store::RowForm Trees::form() const {
+store::RowForm XgboostModel::form() const {
   store::ForestForm form;
   form.link = link();
   form.bases = sums_.bases();
@@ -280,7 +280,7 @@ store::RowForm Trees::form() const {
   return form;
 }
 
-std::string Trees::library_file(const std::string& format) const {
+std::string XgboostModel::library_file(const std::string& format) const {
   uint64_t length = 0;
   const char* bytes = nullptr;
   library_.check(library_->XGBoosterSaveModelToBuffer(booster_.get(), cat(R"({"format": ")", format, R"("})").c_str(),
@@ -289,7 +289,7 @@ std::string Trees::library_file(const std::string& format) const {
   return {bytes, length};
 }
 
-std::vector<std::string> Trees::lines() const {
+std::vector<std::string> XgboostModel::lines() const {
   std::vector<std::string> lines = {
       cat(with_commas(facts_.trees), " trees of XGBoost ", made_.version, ", ", facts_.objective),
       cat(with_commas(facts_.leaves), " leaves, maximum depth ", facts_.depth)};
@@ -297,7 +297,7 @@ std::vector<std::string> Trees::lines() const {
   return lines;
 }
 
-void Trees::write(io::SafeTensors& file) const {
+void XgboostModel::write(io::SafeTensors& file) const {
   file.tensors.emplace_back(kTrees, bytes_);
   columns_.write(file);
   file.metadata[kMade] =
@@ -329,8 +329,8 @@ std::shared_ptr<const store::RowModel> read_stored_trees(const std::string& lear
          library.version().text(), ", may not read as they are meant; ",
          "install a newer one (pip install xgboost-cpu) or name one in FREIGHT_XGBOOST");
   }
-  return std::make_shared<Trees>(library, *bytes, TreeColumns(shape.columns, file, path),
-                                 static_cast<int64_t>(shape.classes.size()), std::move(made), path);
+  return std::make_shared<XgboostModel>(library, *bytes, TreeColumns(shape.columns, file, path),
+                                        static_cast<int64_t>(shape.classes.size()), std::move(made), path);
 }
 
 }  // namespace freight::tables

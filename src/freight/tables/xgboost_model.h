@@ -31,15 +31,15 @@ std::string array_interface(const Array& features);
 XgboostHandle matrix_of_features(const Xgboost& library, const TreeColumns& columns, const Array& features,
                                  const std::string& threads);
 
-class Trees : public store::RowModel {
+class XgboostModel : public store::RowModel {
  public:
   // `bytes`: the model as UBJSON (XGBoosterSaveModelToBuffer), u8. Throws Error(checkpoint) that names `path`.
-  Trees(const Xgboost& library, Array bytes, TreeColumns columns, int64_t classes, TreesMade made,
-        const std::string& path);
+  XgboostModel(const Xgboost& library, Array bytes, TreeColumns columns, int64_t classes, TreesMade made,
+               const std::string& path);
 
   int64_t outputs() const override { return std::max<int64_t>(classes_, 1); }
-  bool tells_classes() const override { return classes_ > 0; }
-  bool ranks() const override { return facts_.objective.starts_with("rank:"); }
+  bool predicts_classes() const override { return classes_ > 0; }
+  bool is_ranking() const override { return facts_.objective.starts_with("rank:"); }
   Array run(const Array& rows) const override;
   int64_t parameters() const override { return facts_.nodes; }
   int64_t rounds() const { return made_.rounds; }  // that were kept

@@ -1,5 +1,5 @@
 // compile: a function of tensors becomes a step that is traced and planned once per signature of its inputs and then
-// replayed. Variables are bound by address and updated in place. See DESIGN, "the way of a training step".
+// replayed. Variables are bound by address and updated in place. See docs/tour.md.
 // Threads: a compiled function may be called from any number of threads. All its signatures share one arena, so its
 // calls follow one another; each result is the caller's own. Different functions run beside each other, except that a
 // step which updates variables runs alone: whoever reads variables meanwhile waits. What one thread traces (the

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/strings.h"
 #include "freight/train/diverged.h"
@@ -16,6 +17,7 @@ BatchSteps::BatchSteps(NetRun& run) : run_(run) {
 void BatchSteps::start_epoch(const RunPosition& place, int64_t steps) {
   used_up_ = false;
   batch_ = nullptr;
+  fed_ = place.batch;
   if (!ahead_) {
     run_.feed->start(place.epoch - 1, place.batch);
     return;
@@ -66,6 +68,7 @@ std::vector<BatchSteps::Done> BatchSteps::next_sharded(const RunPosition& place)
       if (used_up_) return {};
       step.add_shard(*batch_);
     }
+    ++fed_;
     outcome = step.finish_shards(counted);
   }
   return {{outcome, counted}};
@@ -91,12 +94,42 @@ const data::FeedBatch* BatchSteps::usable(const data::FeedBatch& batch) {
 }
 
 std::string BatchSteps::first_nonfinite(const RunPosition& place) {
-  if (!batch_) {  // the device made it
-    run_.feed->start(place.epoch - 1, place.batch);
-    batch_ = run_.feed->next();
+  if (run_.sharding.shards == 0) {
+    if (!batch_) {  // the device made it
+      run_.feed->start(place.epoch - 1, place.batch);
+      batch_ = run_.feed->next();
+    }
+    return first_nonfinite_of(*batch_);
   }
-  const std::string sample = train::first_nonfinite(*run_.feed, *batch_);
-  const std::string layer = run_.net->step->first_nonfinite(batch_->inputs, batch_->targets);
+  if (!run_.ranks) return first_nonfinite_shard(place.epoch);
+  std::string mine;
+  try {
+    mine = first_nonfinite_shard(place.epoch);
+  } catch (const Error& e) {  // the other ranks wait in from_all()
+    mine = cat("(the first bad layer could not be found: ", e.what(), ")");
+  }
+  const std::vector<std::string> by_rank = run_.ranks->from_all(mine);
+  const auto first = std::find_if(by_rank.begin(), by_rank.end(), [](const std::string& s) { return !s.empty(); });
+  return first == by_rank.end() ? "" : cat("on rank ", first - by_rank.begin(), ", ", *first);
+}
+
+// With --sync-batch-norm the NaN of one shard makes the losses of all NaN, so each is searched by itself.
+std::string BatchSteps::first_nonfinite_shard(int64_t epoch) {
+  const std::vector<int64_t> bad = run_.net->step->nonfinite_shards();
+  const job::ShardAssignment deal = run_.sharding.deal();
+  run_.feed->start(epoch - 1, fed_ - 1);
+  for (int64_t shard = deal.first(); shard < deal.first() + deal.count(); ++shard) {
+    batch_ = run_.feed->next();
+    if (!batch_) return "";
+    if (batch_->inputs.shape()[0] == 0 || std::find(bad.begin(), bad.end(), shard) == bad.end()) continue;
+    if (const std::string found = first_nonfinite_of(*batch_); !found.empty()) return found;
+  }
+  return "";
+}
+
+std::string BatchSteps::first_nonfinite_of(const data::FeedBatch& batch) {
+  const std::string sample = train::first_nonfinite(*run_.feed, batch);
+  const std::string layer = run_.net->step->first_nonfinite(batch.inputs, batch.targets);
   return sample.empty() || layer.empty() ? sample + layer : cat(sample, ", and from it ", layer);
 }
 

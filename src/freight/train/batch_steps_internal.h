@@ -29,7 +29,8 @@ class BatchSteps {
   bool settled() const { return !ahead_ || ahead_->settled(); }
   // True if the feed has no more batches in this epoch; there may be fewer than planned if samples were skipped.
   bool used_up() const { return used_up_; }
-  // Names the layer in which the step after `place` first has a NaN or infinite result.
+  // Names the sample and the layer in which the step after `place`, the last one that ran, first has a NaN or infinite
+  // result, and the rank if there are several. A collective: all ranks call it.
   std::string first_nonfinite(const RunPosition& place);
 
  private:
@@ -37,10 +38,14 @@ class BatchSteps {
   // Returns the batch if it is full. If it is short because samples were skipped, returns the part that can be trained
   // on, since normalization layers need more than one value per channel; null if there is none.
   const data::FeedBatch* usable(const data::FeedBatch& batch);
+  // The sample and layer of a batch or shard, the feed's last one; "" if all is finite.
+  std::string first_nonfinite_of(const data::FeedBatch& batch);
+  std::string first_nonfinite_shard(int64_t epoch);
 
   NetRun& run_;
   std::unique_ptr<StepsAhead> ahead_;       // null if batches come from the feed
   const data::FeedBatch* batch_ = nullptr;  // the last batch
+  int64_t fed_ = 0;                         // batches of the epoch that were taken from a feed of shards
   bool used_up_ = false;
   int64_t short_count_ = 0, usable_count_ = 0;  // of the last short batch
   data::FeedBatch shorter_;

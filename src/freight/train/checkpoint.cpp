@@ -117,7 +117,7 @@ RunPosition place_from(const json& j) {
 // A configuration says these as a path or as a name.
 constexpr std::string Config::*kPaths[] = {&Config::data, &Config::model, &Config::weights, &Config::recipe};
 
-// A checkpoint may be given away; where its maker keeps his files is nobody's business.
+// A checkpoint may be published, so its configuration has no paths of the machine that made it.
 Config without_folders(Config c) {
   for (const auto member : kPaths) c.*member = base_name(c.*member);
   return c;

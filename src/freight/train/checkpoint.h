@@ -1,5 +1,5 @@
 // Checkpoints: the directory step-N with model.safetensors (the weights, as a bundle), state.safetensors (what a run
-// needs beside them to go on as if it had never stopped) and manifest.json (size of both, SHA-256 of each of their
+// needs beside them to go on as if it had never stopped) and manifest.json (size of both, XXH3-128 of each of their
 // parts). A checkpoint appears under its name whole or not at all.
 #pragma once
 #include <cstdint>

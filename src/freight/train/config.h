@@ -34,8 +34,11 @@ struct JobConfig {
   bool deterministic = false;
 };
 
-// The settings that networks and models of tables share. Those that networks lack are refused (need_flags_of).
+// Settings of some networks and some models for tables. Each is refused unless the model lists its flag
+// (need_flags_of).
 struct CommonConfig {
+  // auto, classes, values; counts, ranking for tables; multilabel for lists that networks are trained on
+  std::string task = "auto";
   std::string metric = "auto";        // metrics::metric_names()
   int64_t early_stop = -1;            // below 0 a learner chooses; networks have none then
   double min_improvement = 0;         // of what early stopping follows: a smaller one counts as none
@@ -130,7 +133,6 @@ struct TableConfig {
   std::string test;                    // a file that is the test part
   std::string columns, drop, types;    // names of a file without a header; COL,...; COL=KIND,...
   std::string header = "auto";         // yes: the first row names the columns; auto, yes, no
-  std::string task = "auto";           // auto, classes, values, counts, ranking
   std::string group_column, split_by;  // a column of times, by which the last rows are held out
   int64_t tune = 0;                    // further settings that are tried
   std::string time_budget;             // "60s", "5m"; empty: 60 s where something is compared

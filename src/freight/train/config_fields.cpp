@@ -94,7 +94,8 @@ std::vector<Field> make_fields() {
       {kOptimizer, "--clip-grad-norm", "optimizer.clip_grad_norm", &C::clip_grad_norm,
        "scale gradients down to this global norm (0: off)", at_least(0)},
       {kOptimizer, "--loss", "loss", &C::loss,
-       "loss of a network: cross_entropy, focal or bce for classes, mse, huber or mae for values (auto: the model's own)",
+       "loss of a network: cross_entropy, focal or bce for classes, bce for --task multilabel, mse, huber or mae for values "
+       "(auto: the model's own)",
        words(losses), {"--criterion", "--loss-function"}},
       {kOptimizer, "--lr-scheduler", "schedule.name", &C::lr_scheduler,
        "constant, step, cosine, onecycle, or plateau, which decays where the validation figure does not improve",
@@ -184,7 +185,9 @@ std::vector<Field> make_fields() {
       {kText, "--bidirectional", "text.bidirectional", &C::bidirectional, "make a built-in recurrent model bidirectional"},
       {kText, "--text-column", "text.text_column", &C::text_column,
        "text column of a CSV, TSV or JSON lines file, by name or number", {}, {}, "NAME|N"},
-      {kText, "--label-column", "text.label_column", &C::label_column, "label column of such a file (for tables: --target)", {}, {}, "NAME|N"},
+      {kText, "--label-column", "text.label_column", &C::label_column,
+       "label column of such a file or a list of images; NAME,NAME,... for --task regression and multilabel (for tables: "
+       "--target)", {}, {}, "NAME|N"},
       {kText, "--tokenizer", "text.tokenizer", &C::tokenizer,
        "word, bpe or char (auto: word for documents, char for a corpus)", words({"auto", "word", "bpe", "char"})},
       {kText, "--vocabulary", "text.vocabulary", &C::vocabulary,
@@ -208,8 +211,10 @@ std::vector<Field> make_fields() {
       {kTables, "--types", "tables.types", &C::types,
        "column types that differ from the inferred ones: number, integer, category, yesno, datetime, text, constant or identifier",
        {}, {}, "COL=TYPE,..."},
-      {kTables, "--task", "tables.task", &C::task, "classes, values, counts or ranking; also classification, regression or count (auto: inferred from the target)",
-       {.one_of = {"auto", "classes", "values", "counts", "ranking"},
+      {kTables, "--task", "tables.task", &C::task,
+       "classes or values (also classification or regression); counts or ranking for tables; multilabel for lists of images "
+       "or texts, which are classes unless this says otherwise (auto: for tables inferred from the target)",
+       {.one_of = {"auto", "classes", "values", "counts", "ranking", "multilabel"},
         .synonyms = {{"classification", "classes"}, {"regression", "values"}, {"count", "counts"}}}},
       {kTables, "--group-column", "tables.group_column", &C::group_column,
        "group (or query) column: rows of a group are split and ranked together; it is not a feature", {}, {}, "COL"},

@@ -39,7 +39,7 @@ DeviceData::DeviceData(const data::BatchRecipe& recipe)
       bias_(per_channel("data.bias", recipe.bias)),
       draws_("data.draws", {DType::i32, {recipe.batches, recipe.batch_size * data::kDrawNumbers}}),
       rates_("data.rates", {DType::f32, {recipe.batches}}),
-      results_("data.results", {DType::f32, {recipe.batches, kTold}}),
+      results_("data.results", {DType::f32, {recipe.batches, kFigures}}),
       cursor_("data.cursor", {DType::i32, {}}),
       loss_("data.loss", {DType::f32, {}}) {
   const Shape& s = recipe.samples.shape();
@@ -60,7 +60,7 @@ void DeviceData::start_epoch(const Array& draws, const std::vector<float>& rates
 }
 
 std::unique_ptr<DeviceRead> DeviceData::results(int64_t first, int64_t count) const {
-  constexpr size_t kRow = kTold * sizeof(float);
+  constexpr size_t kRow = kFigures * sizeof(float);
   return results_.impl()->materialize()->read_later(static_cast<size_t>(first) * kRow,
                                                     static_cast<size_t>(count) * kRow);
 }
@@ -104,13 +104,13 @@ std::pair<Tensor, Tensor> DeviceData::batch() const {
 
 Tensor DeviceData::rate() const { return reshape(gather(rates_, cursor()), {}); }
 
-Tensor DeviceData::sound() const { return is_finite(loss_); }
+Tensor DeviceData::all_finite_so_far() const { return is_finite(loss_); }
 
 void DeviceData::finish(const Tensor& loss, const Tensor& right, const Tensor& scale) const {
-  const Tensor column = iota({1, kTold}, 1);
-  const Tensor told = where(equal(column, 0), loss, where(equal(column, 1), right, scale));
-  results_.assign(where(equal(iota({recipe_.batches, 1}, 0), cursor_), told, results_));
-  loss_.assign(where(sound(), loss, loss_));
+  const Tensor column = iota({1, kFigures}, 1);
+  const Tensor figures = where(equal(column, 0), loss, where(equal(column, 1), right, scale));
+  results_.assign(where(equal(iota({recipe_.batches, 1}, 0), cursor_), figures, results_));
+  loss_.assign(where(all_finite_so_far(), loss, loss_));
   cursor_.assign(cursor_.value() + 1);
 }
 

@@ -34,10 +34,10 @@ class DeviceData {
   Tensor rate() const;
   // True, as bool[], if no step since start_epoch had a NaN or infinite loss. Later steps must then change nothing,
   // since the host notices it with a delay.
-  Tensor sound() const;
+  Tensor all_finite_so_far() const;
   // Stores the results of the step, and advances to the next batch.
   void finish(const Tensor& loss, const Tensor& right, const Tensor& scale) const;
-  static constexpr int64_t kTold = 3;  // numbers per step
+  static constexpr int64_t kFigures = 3;  // numbers per step
 
  private:
   Tensor draws_of_batch() const;
@@ -46,7 +46,7 @@ class DeviceData {
   Shape image_;                       // (C, H, W), or (C, 1, rest)
   Variable samples_, targets_;        // (M * C * H * W); the targets of the recipe
   Variable scale_, bias_;             // (1, C, 1, 1)
-  Variable draws_, rates_, results_;  // i32 (S, N * kDrawNumbers), (S), (S, kTold)
+  Variable draws_, rates_, results_;  // i32 (S, N * kDrawNumbers), (S), (S, kFigures)
   Variable cursor_;                   // i32[]: the index of the next batch
   Variable loss_;                     // f32[]: the loss of the last step, or the first one that was NaN or infinite
 };

@@ -77,7 +77,7 @@ class BatchFigures {
   void add(const Figures& batch) {
     if (ranks_) by_batch_[static_cast<size_t>(share_of_batches(ranks_).number(added_++))] = batch;
   }
-  // Their sums over all batches, in the order of batches. The ranks' requests are agreed on beside.
+  // Their sums over all batches, in the order of batches. The ranks' requests are exchanged before.
   Figures of_all() {
     ranks_->agree(ranks_->gather(ranks_->take_request()));
     const std::vector<Figures> by_rank = ranks_->gather(by_batch_);
@@ -224,8 +224,8 @@ struct Evaluator::State {
       const auto [loss, right] = step(b.inputs, b.targets);
       return {loss, right};
     }
-    const auto [loss, right, told] = answering(b.inputs, b.targets);
-    to.add(told.array(), b.targets);
+    const auto [loss, right, predicted] = answering(b.inputs, b.targets);
+    to.add(predicted.array(), b.targets);
     return {loss, right};
   }
   models::Model& model;
@@ -247,6 +247,15 @@ void need_fit(const models::Model& model, const data::Dataset& set) {
   }
   if (model.own.loss) return;  // says itself what targets it takes
   const int64_t outputs = model.classes();
+  const bool labels = model.loss == models::Loss::multilabel;
+  if (labels || set.multilabel()) {
+    if (!labels) refuse("its loss is ", models::to_string(model.loss), ", the samples have several labels each");
+    if (!set.multilabel())
+      refuse("it predicts several labels per sample, the samples have ",
+             set.classification() ? "a class each" : "values", " (--task multilabel)");
+    if (outputs != set.class_count()) refuse("it predicts ", outputs, " labels, the data has ", set.class_count());
+    return;
+  }
   if (models::regresses(model.loss)) {
     const int64_t values = set.labels.numel() / set.count();
     if (set.classification()) {
@@ -299,7 +308,13 @@ void adapt(data::Dataset& set, const store::Bundle& bundle) {
   need_fit(bundle.model, set);
   as_recorded(set, p);
   // Class folders of another set may be fewer, and then have other numbers.
-  if (!set.files || set.classes == bundle.classes || bundle.classes.empty()) return;
+  if (!set.files || set.classes == bundle.classes) return;
+  const auto outputs = static_cast<size_t>(bundle.model.classes());
+  if (bundle.classes.empty() && !set.classes.empty() && set.classes.size() != outputs) {
+    fail(ErrorKind::data, set.name, "has ", set.classes.size(), " classes, the model has ", with_commas(outputs),
+         " without names, so it is unknown which are meant: fine-tune it on this data (freight train --weights)");
+  }
+  if (bundle.classes.empty()) return;
   std::vector<int64_t> number;
   for (const std::string& name : set.classes) {
     const auto it = std::find(bundle.classes.begin(), bundle.classes.end(), name);
@@ -382,7 +397,7 @@ Evaluation Evaluator::run(data::Feed& feed, const std::string& what, const std::
   e.loss /= static_cast<double>(e.count);
   const double right_mean = right_sum / static_cast<double>(e.count);
   if (state_->model.own.metric) e.metric = right_mean;
-  if (models::tells_top1(state_->model)) e.top1 = 100.0 * right_mean;
+  if (models::has_accuracy(state_->model)) e.top1 = 100.0 * right_mean;
   e.seconds = seconds_since(start);
   return e;
 }

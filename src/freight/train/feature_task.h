@@ -35,11 +35,18 @@ class FeatureTask : public Task {
   models::Model make_model() const override { return samples_->make_model(); }
   store::Preprocessing preprocessing() const override { return samples_->preprocessing(); }
   std::vector<std::string> classes() const override { return samples_->classes(); }
+  std::vector<std::string> targets() const override { return samples_->targets(); }
   std::unique_ptr<data::Feed> train_feed(const data::Share& share) const override;
   std::unique_ptr<data::Feed> test_feed(int64_t batch_size, const data::Share& share) const override;
   std::unique_ptr<data::Feed> plain_feed() const override { return samples_->plain_feed(); }
   std::pair<Type, Type> batch_types() const override;
   std::pair<Type, Type> test_types(int64_t batch_size) const override;
+  Array fold_labels() const override { return samples_->fold_labels(); }
+  data::Source divided(const std::vector<int64_t>& train, const std::vector<int64_t>& held_out) const override {
+    return samples_->divided(train, held_out);
+  }
+  std::vector<int64_t> test_order() const override { return samples_->test_order(); }
+  std::pair<std::string, std::vector<std::string>> sample_names() const override { return samples_->sample_names(); }
   bool reads_image_files() const override { return samples_->reads_image_files(); }
   ClassCounts train_classes() const override { return samples_->train_classes(); }
   ClassCounts test_classes() const override { return samples_->test_classes(); }

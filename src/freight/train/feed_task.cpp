@@ -17,7 +17,8 @@ class FeedTask : public Task {
            ": set both functions of Feeds");
     }
     model_ = *own.model;
-    set_loss(model_, c_);
+    refuse_given({{"--task", c_.task != Config().task}}, "is for lists, arrays and tables, not for custom feeds");
+    set_loss(model_, c_, {});
     refuse_flags();
     look_at(train_feed({}), "train", first_train_);
     look_at(test_feed(c_.batch_size, {}), "test", first_test_);

@@ -193,7 +193,7 @@ StepReport Loop::report() const {
   const models::Model& model = run_.net->model;
   const double right_mean = place_.right / static_cast<double>(place_.seen);
   if (model.own.metric) r.metric = right_mean;
-  if (models::tells_top1(model)) r.top1 = 100.0 * right_mean;
+  if (models::has_accuracy(model)) r.top1 = 100.0 * right_mean;
   return r;
 }
 
@@ -343,13 +343,28 @@ void Loop::store() {
       run_.decide([&](Evaluator& evaluator) { return measure(evaluator); }, stored.test, result_.decisions);
     }
     for (const std::string& line : result_.decisions) record_.note(line);
+    if (run_.keeps_predictions && !result_.interrupted()) keep_predictions();
     return record_.store_model(stored);
   };
   result_.model_path = best ? decide_and_store() : run_.net->with_averages(decide_and_store);
   result_.test = stored.test;
   result_.metric_name = run_.metric_name();
+  result_.comparison = run_.comparison;
   result_.bad_samples = run_.left_out.samples();
   result_.total_seconds = seconds_since(run_.began);
+}
+
+// Keeps what the model, as it is stored, predicts for the held-out samples.
+void Loop::keep_predictions() {
+  const std::unique_ptr<Evaluator> evaluator = run_.net->make_evaluator();  // at the temperature that was decided
+  if (!measure(*evaluator)) return;
+  result_.held_out = evaluator->answers();
+  const std::vector<int64_t> order = run_.task->test_order();
+  if (order.empty()) return;
+  std::vector<int64_t> place(order.size());
+  for (size_t i = 0; i < order.size(); ++i) place[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  result_.held_out = {.outputs = data::selected_rows(result_.held_out.outputs, place),
+                      .targets = data::selected_rows(result_.held_out.targets, place)};
 }
 
 // Gives the net the weights of the best epoch, where those are to be stored and the newest are others. Averages are no
@@ -381,8 +396,8 @@ void Loop::checkpoint(bool best) {
   saved_at_ = Clock::now();
 }
 
-// Weights, averages and optimizer states that are not finite are neither measured nor stored. One pass over them, once
-// for a step, which storing makes anyway; the steps pay nothing.
+// Weights, averages and optimizer states that are not finite are neither measured nor stored. Checks once per step at
+// which something is stored; other steps pay nothing.
 void Loop::need_finite() {
   if (finite_at_ == place_.step) return;
   const std::string at = run_.first_nonfinite();

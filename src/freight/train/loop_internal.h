@@ -17,6 +17,8 @@ class Loop {
   Loop(NetRun& run, RunRecorder& record, Observer& observer);
   // Trains from where the run stands to its end, or until it is stopped, and stores the model.
   void run();
+  // Ends the run after its next step, as an observer can.
+  void stop() { asked_.stop = true; }
   // As far as the run has come.
   const Result& result() const { return result_; }
 
@@ -59,6 +61,7 @@ class Loop {
   std::optional<Evaluation> measure(Evaluator& evaluator);
   void judge(EpochReport& e);
   bool take_best();
+  void keep_predictions();
   void store();
   void checkpoint(bool best = false);
   void need_finite();

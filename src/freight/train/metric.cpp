@@ -20,8 +20,9 @@ std::string usual_metric(const Config& c, size_t classes) {
 }  // namespace
 
 metrics::Metric metric_for(const Config& c, size_t classes) {
-  metrics::Metric metric = metrics::metric_named(c.metric == "auto" ? usual_metric(c, classes) : c.metric,
-                                                 {.classes = classes, .ranking = c.task == "ranking"});
+  metrics::Metric metric =
+      metrics::metric_named(c.metric == "auto" ? usual_metric(c, classes) : c.metric,
+                            {.classes = classes, .ranking = c.task == "ranking", .labels = c.task == "multilabel"});
   if (metric.name == "quantile_loss" && c.objective != "quantile") {
     fail(ErrorKind::usage, "--metric", "quantile_loss is for --objective quantile: got ", c.objective);
   }

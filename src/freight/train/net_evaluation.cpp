@@ -19,10 +19,10 @@ namespace freight::train {
 
 namespace {
 
-// The number of classes that the network tells of each sample; 0 where it tells none, or has an objective of its own.
+// The number of classes that the network predicts; 0 where it predicts none, or has an objective of its own.
 size_t told_classes(const models::Model& model) {
-  const bool tells = models::tells_top1(model) && !model.own.loss && !model.language_model();
-  return tells ? static_cast<size_t>(model.classes()) : 0;
+  const bool classifies = models::has_accuracy(model) && !model.own.loss && !model.language_model();
+  return classifies ? static_cast<size_t>(model.classes()) : 0;
 }
 
 bool chooses_threshold(const NetRun& p) {
@@ -55,9 +55,6 @@ void settle_metric(NetRun& p) {
   const auto refuse = [&](const std::string& why) { refuse_value("--metric", c.metric, why); };
   if (model.own.loss || model.own.metric) refuse("the program has an objective of its own, Objective::metric");
   if (model.language_model()) refuse("a language model has its loss and perplexity");
-  if (models::regresses(model.loss) && model.classes() > 1) {
-    refuse(cat("it is for one value per sample, the network returns ", model.classes()));
-  }
   p.metric = metric_for(c, told_classes(model));
   need_defined(*p.metric, p.task->test_classes(), model.classes());
 }
@@ -148,7 +145,8 @@ void settle_evaluation(NetRun& p) {
   if (p.metric || p.threshold || !c.threshold_rule.empty() || c.class_weight != Config().class_weight) {
     warn_of_rare_classes(p);
   }
-  const bool answers = p.metric || p.threshold || chooses_threshold(p) || c.calibration != Config().calibration;
+  const bool answers =
+      p.keeps_predictions || p.metric || p.threshold || chooses_threshold(p) || c.calibration != Config().calibration;
   if (answers) p.net->keep = Evaluator::Keep::answers;
 }
 
@@ -165,7 +163,7 @@ std::string NetRun::judged_by() const {
   if (metric) return metric->name;
   const models::Objective& own = net->model.own;
   if (own.metric) return own.metric_name;
-  const bool by_loss = config.early_stop > 0 || config.lr_scheduler == "plateau" || !models::tells_top1(net->model);
+  const bool by_loss = config.early_stop > 0 || config.lr_scheduler == "plateau" || !models::has_accuracy(net->model);
   return by_loss ? "loss" : "top1";
 }
 

@@ -82,7 +82,7 @@ void check_objective(const models::Model& model, const Type& targets, const Conf
   }
   if (!own.loss) return;
   refuse_given({{"--label-smoothing", c.label_smoothing > 0}}, "is for cross_entropy: the loss is the program's own");
-  if (!models::tells_top1(model)) return;
+  if (!models::has_accuracy(model)) return;
   const bool one_class = !is_floating(targets.dtype) && targets.shape.rank() == 1;
   if (one_class && model.output_type(1).shape.rank() == 2) return;
   fail(ErrorKind::usage, "train", "the network ", model.name, " has a custom loss, targets ", targets, " and outputs ",
@@ -167,7 +167,13 @@ std::string weights_file(const NetRun& p) {
 void set_weights(NetRun& p, const Own& own, const std::string& file) {
   if (!p.net->frozen.empty()) p.notes.push_back(p.net->frozen);
   if (p.start.checkpoint || !p.records()) return;
-  if (p.config.weights.empty()) return whiten(p.net->model, *p.task);
+  if (p.config.weights.empty()) {
+    if (!p.net->frozen.empty() && !own.model) {
+      p.start.warnings.emplace_back(
+          "--freeze without --weights: the frozen layers keep the random values of a new network");
+    }
+    return whiten(p.net->model, *p.task);
+  }
   using finetune::FileMayHaveMore;
   const FileMayHaveMore more = own.model || is_spec_file(p.config.model) ? FileMayHaveMore::yes : FileMayHaveMore::no;
   p.notes.push_back(finetune::load_pretrained(p.net->model, file, p.task->preprocessing().tokenizer.get(), more).line);
@@ -197,6 +203,15 @@ RunLength length_of(const Config& c, int64_t steps_per_epoch) {
   if (c.max_steps > 0) length.steps = std::min(length.steps, c.max_steps);
   length.epochs = (length.steps + steps_per_epoch - 1) / steps_per_epoch;
   return length;
+}
+
+// A part of the last batch is left out of each epoch, in another order each time. It is worth a line where it is many.
+void note_left_out(NetRun& p) {
+  constexpr int64_t kWorthALine = 10;  // percent of the samples
+  const int64_t count = p.task->train_count(), used = p.length.steps_per_epoch * p.config.batch_size;
+  if (p.net->model.language_model() || used >= count || 100 * (count - used) < kWorthALine * count) return;
+  p.notes.push_back(cat(with_commas(count - used), " of ", with_commas(count), " samples are left out of each epoch, ",
+                        "others each time: batches of ", p.config.batch_size, " do not divide them (--batch-size)"));
 }
 
 // Decides whether the training set lies on the device.
@@ -332,11 +347,11 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   const data::Source source = std::move(options.source);
   begin(p, completed(config, own), std::move(options));
   Config& c = p.config;
-  need_flags_of(
-      {.kind = FlagKind::network,
-       .name = "a network",
-       .flags = {"--metric", "--early-stop", "--min-improvement", "--class-weight", "--threshold", "--calibration"}},
-      c, flag_is_given);
+  need_flags_of({.kind = FlagKind::network,
+                 .name = "a network",
+                 .flags = {"--task", "--metric", "--early-stop", "--min-improvement", "--class-weight", "--threshold",
+                           "--calibration", "--folds"}},
+                c, flag_is_given);
   const store::ComputeType compute = store::compute_type(c.precision, c.backend);
   p.precision_note = compute.note;
   seed(static_cast<uint64_t>(c.seed));
@@ -357,12 +372,20 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   set_weights(p, own, weights);
   keep_features(p, compile);
   p.class_names = named_outputs(p.task->classes(), p.net->model);
+  if (c.folds > 0) {
+    if (own.any()) fail(ErrorKind::usage, "--folds", "is for built-in networks and specs, not for a program's own");
+    check_folds(p);
+    p.notes.push_back(cat(c.folds,
+                          " folds are trained first, each in a run of its own, whose network is in memory together "
+                          "with that of this run"));
+  }
   settle_evaluation(p);
   p.fingerprint = p.task->fingerprint();
   need_same_data(p);
   p.feed = p.task->train_feed(p.sharding.shards > 0 ? p.sharding.deal().pieces() : data::Share{});
   p.length = length_of(c, p.feed->batches_per_epoch());
   p.schedule = make_schedule(c, p.length.steps_per_epoch, p.length.steps);
+  note_left_out(p);
   place_data(p, device_memory);
   // Batches that the device makes differ from the loader's by rounding: a resumed run must keep to what was chosen.
   if (c.deterministic && c.device_data == "auto" && own_memory(c)) c.device_data = p.data ? "yes" : "no";
@@ -376,10 +399,14 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
 // Adds the metrics of the answers with their intervals, and what depends on the threshold.
 void add_scores(Measurement& out, const store::Bundle& bundle, const Answers& answers,
                 const std::function<void(const std::string&)>& note) {
-  const bool one_value = !models::regresses(bundle.model.loss) || bundle.model.classes() == 1;
-  if (answers.count() == 0 || !one_value) return;
-  const metrics::ScoreOptions options{.threshold = bundle.threshold,
-                                      .first = metrics::read_metric(bundle.provenance).value_or(metrics::Metric())};
+  constexpr int64_t kMostColumns = 100;  // values, such as pixels, or labels whose scores are worth a line each
+  const int64_t outputs = bundle.model.classes();
+  const bool many = outputs > kMostColumns;
+  if (answers.count() == 0 || (many && models::regresses(bundle.model.loss))) return;
+  metrics::ScoreOptions options{.threshold = bundle.threshold,
+                                .first = metrics::read_metric(bundle.provenance).value_or(metrics::Metric())};
+  if (bundle.multilabel() && many) options.draws = 0;  // intervals would take minutes
+  if (!many) options.columns = bundle.multilabel() ? bundle.classes : bundle.targets;
   out.scores = metrics::scores_of(answers.outputs, answers.targets, options);
   for (const std::string& line : metrics::notes_on_scores(answers.outputs, answers.targets, options)) note(line);
   if (!bundle.threshold) return;
@@ -404,7 +431,7 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
        {std::pair{"--target", r.target.has_value()}, {"--group-column", r.group_column.has_value()}}) {
     if (given) refuse_flag_of(flag, "table models", cat(path, " is a network"));
   }
-  if (r.label_column) load.text.label_column = *r.label_column;
+  if (r.label_column) set_label_column(load, *r.label_column);
   load.images.held_out = r.split == "test" ? data::HeldOut::test : data::HeldOut::validation;
   load.text.held_out = load.images.held_out;
   TestViews views = TestViews::one;
@@ -542,6 +569,7 @@ RunSummary NetRun::summary() const {
   s.train_count = task->train_count();
   s.test_count = task->test_count();
   s.classes = static_cast<int64_t>(task->classes().size());
+  s.multilabel = net->model.loss == models::Loss::multilabel;
   s.unit = task->unit();
   s.example = task->example();
   s.sample_set = task->sample_set();
@@ -579,6 +607,8 @@ store::Bundle NetRun::bundle(const RunPosition& place) const {
   store::Bundle b{net->model, task->preprocessing(), class_names,
                   provenance(config, fingerprint, place.step, place.test)};
   b.threshold = threshold;
+  b.targets = task->targets();
+  if (config.task != Config().task) b.provenance["task"] = config.task;
   if (metric) metrics::write_metric(*metric, b.provenance);
   if (stores_best() || decides()) b.provenance["held_out"] = "val";  // its samples decided something
   return b;
@@ -616,7 +646,7 @@ void NetRun::share_start() {
   ranks->broadcast(values);
   RunPosition place = start.place();
   ranks->broadcast(&place, sizeof place);
-  if (!ranks->first()) start.told = place;
+  if (!ranks->first()) start.received = place;
   if (net->shares && place.step > 0) net->shares->hand_out();
 }
 
@@ -648,8 +678,10 @@ void NetRun::level_ranks() {
 }
 
 void NetRun::train(RunRecorder& to, Observer& observer) {
+  const bool whole = config.folds == 0 || train_folds(*this, to, observer);
   if (ranks) share_start();
   loop = std::make_unique<Loop>(*this, to, observer);
+  if (!whole) loop->stop();
   loop->run();
 }
 

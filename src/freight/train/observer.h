@@ -20,8 +20,9 @@ struct RunSummary {
   int64_t devices = 1;  // that share a batch
   std::string parts;    // of a batch that they do not share evenly: "cpu 91 + opencl:0 37"
   int64_t shards = 0;   // see Config
-  int64_t classes = 0;  // of the data; 0 for values to regress
-  bool ranks = false;   // the values are relevances, by which rows are ranked
+  int64_t classes = 0;  // of the data, or labels; 0 for values to regress
+  bool multilabel = false;
+  bool ranks = false;  // the values are relevances, by which rows are ranked
   double flops_per_step = 0;
   // Of the whole run, where it was planned (plan/fitting.h); else of the training step's arena.
   size_t planned_bytes = 0;
@@ -71,9 +72,10 @@ enum class Ended {
   by_signal,     // stopped by SIGINT or SIGTERM, where signals::install() was called, and can be resumed
 };
 
-// A comparison of several models, of which the best was fitted to all of the training data (tables/leaderboard.h).
+// A comparison of several models, of which the best was fitted to all of the training data, or the cross-validation of
+// one (leaderboard.h).
 struct Comparison {
-  std::string best;                // the model and its settings: "gbdt --lr 0.05"
+  std::string best;                // the model and its settings: "gbdt --lr 0.05"; "" if there was one alone
   std::string pass = "round";      // of its fit, as in RunSummary
   std::vector<std::string> lines;  // the table of all models
   std::string json;                // the same as in run.json, under "leaderboard"
@@ -98,6 +100,7 @@ struct Result {
   std::vector<std::string> decisions = {};         // lines on what the validation set decided: threshold, temperature
   std::optional<Comparison> comparison = {};       // empty unless models or settings were compared
   std::optional<job::StepTimeline> timeline = {};  // of a run by several ranks
+  Answers held_out = {};  // PrepareOptions::keeps_predictions: in the order of the held-out samples
   Ended ended = Ended::complete;
   bool interrupted() const { return ended == Ended::by_observer || ended == Ended::by_signal; }
 };
@@ -123,8 +126,9 @@ class Observer {
   // True if on_step should be called for this step. Called after each step, so it should be quick.
   virtual bool wants_step() { return true; }
   virtual AfterStep on_step(const StepReport&) { return {}; }
-  // Called while learners or settings of tables are compared, before each fit and after each round, with the current
-  // fit. Only `stop` of the result has an effect: it ends the comparison, and the best so far is kept.
+  // Called while learners or settings of tables are compared or folds of a network trained, before each fit and after
+  // each round, with the current fit. Only `stop` of the result has an effect: it ends the comparison, and the best so
+  // far is kept.
   virtual AfterStep on_comparison(const std::string& /*what*/) { return {}; }
   virtual void on_compared(const Comparison&) {}
   // When a checkpoint is due: the model as it is stored, with the averages of its weights where the run keeps some.

@@ -29,10 +29,11 @@ inline bool is_same(const Tensor& a, const Tensor& b) {
 }
 
 // A part's summand of a sum over all ranks. The plan passes it to the run's Collectives when it is computed; without
-// any, as in all parts but a rank's last, it stays as it is.
+// any it is copied, and the caller of the run adds over ranks afterwards, if there are any.
 inline Tensor summed(const Tensor& part) { return trace::one(Op::all_reduce, PieceAttrs{}, {part}); }
 
-// (x, y) of a part -> (loss, number of correct predictions); the loss is its contribution to the full batch's mean.
+// (x, y) of a part -> (loss, number of correct predictions). The loss is the sum over the part divided by the full
+// batch's number of targets; class weights do not change that divisor.
 struct PartGradients {
   const PartStep::Trained* trained;
   const std::vector<Variable>* gradients;

@@ -17,23 +17,23 @@
 #include "freight/run/context.h"
 #include "freight/run/plan.h"
 #include "freight/trace/batch_statistics.h"
+#include "freight/train/interleaved_parts.h"
 #include "freight/train/part_functions_internal.h"
-#include "freight/train/parts_side_by_side.h"
 #include "freight/train/step_internal.h"
 
 namespace freight::train {
 
 namespace {
 
-// Devices that sum among themselves cut their pieces by the figures of an H100's memory and f32 units, and of NCCL over
-// PCI Express 5: it is the ratio that counts, and where links are faster smaller pieces than need be cost a start each.
+// Pieces are cut for an H100 and NCCL over PCI Express 5: only the ratio of speeds matters, and pieces that are too
+// small merely cost one start each.
 constexpr DeviceSpeed kSpeedOfDevices = {.transfer = 5e10, .bytes = 3e12, .flops = 5e13, .beside = true};
 constexpr SumCost kSumsOfDevices = {.start = 3e-5, .per_byte = 2e-11};
 
 // The contribution of a part to the outcome of the step.
 struct PartResult {
   double loss = 0, right = 0;  // the loss as a part of the full batch's mean
-  int64_t counted = 0;         // targets that are asked
+  int64_t counted = 0;         // targets that count in the loss
   int64_t samples = 0;
 };
 
@@ -62,7 +62,7 @@ struct PartStep::State {
   void make_sum(const data::FeedBatch& first);
   void start(const data::FeedBatch& first);
   void run(const data::FeedBatch& b, int64_t number);
-  void run_side_by_side();
+  void run_interleaved();
   RandomState random_state_of(int64_t number) const;
   SumOrder sums_within(const data::FeedBatch& b);
   void count(const data::FeedBatch& b, int64_t number);
@@ -83,18 +83,19 @@ struct PartStep::State {
   Compiled<FollowWeights> follow;
 
   std::unique_ptr<job::GradientSum> sum = {};  // made with the first part
-  // Null where one part runs after the other; and the sum, as that of parts that run side by side.
-  std::unique_ptr<PartsSideBySide> beside = {};
-  job::HostSum* sum_beside = nullptr;
+  // Null where one part runs after the other; and the sum, as that of interleaved parts.
+  std::unique_ptr<InterleavedParts> interleaved = {};
+  job::HostSum* interleaved_sum = nullptr;
 
   int64_t done = 0;                               // parts of this step so far
   std::vector<PartResult> results;                // by part of this rank, as many as any rank has
+  std::vector<int64_t> nonfinite;                 // parts of the last step, of all ranks
   PartResult totals;                              // of the last step that all ranks have reported
   bool tokens = false;                            // are what targets are counted by
   int64_t width = 1;                              // targets of a sample
   RandomState random{};                           // as of the step's beginning
   std::chrono::steady_clock::time_point begun;    // the step
-  bool sums_beside = false;                       // in the step before
+  bool overlapped_before = false;                 // in the step before
   job::StepTimeline timeline{.ranks = 0}, now{};  // the fastest step's, and this one's
 };
 
@@ -115,16 +116,16 @@ PartStep::PartStep(const Trained& trained, const job::Sharding& sharding, const 
     c.input_names = std::move(names);
     return c;
   };
-  const auto beside = [](const char* kind, const Variable& v) {
+  const auto matching_variable = [](const char* kind, const Variable& v) {
     if (v.type().dtype != DType::f32) {
       fail(ErrorKind::usage, "shards", v.name(), " is ", v.type(), ": the all-reduce over shards is for f32");
     }
     return Variable(cat(kind, ".", v.name()), v.type());
   };
-  for (const Variable& p : trained.optimizer->parameters()) s.gradients.push_back(beside("gradient", p));
+  for (const Variable& p : trained.optimizer->parameters()) s.gradients.push_back(matching_variable("gradient", p));
   for (const nn::NamedVariable& v : trained.model->net->state_dict()) {
     if (v.variable.role() == Variable::Role::parameter || !is_floating(v.variable.type().dtype)) continue;
-    s.statistics.push_back({v.variable, beside("statistic", v.variable)});
+    s.statistics.push_back({v.variable, matching_variable("statistic", v.variable)});
   }
   CompileOptions of_part = named({"inputs", "targets"});
   CompileOptions of_update = named({"loss", "by_count", "by_samples"});
@@ -134,17 +135,17 @@ PartStep::PartStep(const Trained& trained, const job::Sharding& sharding, const 
   of_update.deterministic = of_update.deterministic || sharding.exact || sharding.ranks;
   of_averages.deterministic = of_update.deterministic;
   s.tokens = trained.model->language_model();
-  if (job::sums_within_plan(sharding)) {
+  if (job::may_sum_within_plan(sharding)) {
     of_part.sums = kSumsOfDevices;
     if (of_part.limit.offload == Offload::none) of_part.limit.speed = kSpeedOfDevices;
   }
   s.part = {
       PartGradients{&s.trained, &s.gradients, &s.statistics, sharding.batch_size, s.tokens, sharding.shared_statistics},
       of_part};
-  if (job::side_by_side(sharding)) {
-    s.beside = std::make_unique<PartsSideBySide>(
-        PartsSideBySide::Source{[&s](const Type& x, const Type& y) { return s.part.plan(x, y); },
-                                [&s](const Array& x, const Array& y) { return s.part.states(x, y); }});
+  if (job::interleaves_parts(sharding)) {
+    s.interleaved = std::make_unique<InterleavedParts>(
+        InterleavedParts::Source{[&s](const Type& x, const Type& y) { return s.part.plan(x, y); },
+                                 [&s](const Array& x, const Array& y) { return s.part.states(x, y); }});
   }
   s.apply = {ApplySums{&s.trained, &s.gradients, &s.statistics}, of_update};
   s.follow = {FollowWeights{&s.trained, &s.gradients}, of_averages};
@@ -157,9 +158,9 @@ void PartStep::State::make_sum(const data::FeedBatch& first) {
                                       if (first.inputs.shape()[0] == 0) return nullptr;
                                       return part.plan(type_of(first.inputs), type_of(first.targets));
                                     }};
-  if (beside) {
+  if (interleaved) {
     auto host = std::make_unique<job::HostSum>(summands(), how);
-    sum_beside = host.get();
+    interleaved_sum = host.get();
     sum = std::move(host);
   } else {
     sum = job::make_gradient_sum(summands(), how);
@@ -170,7 +171,7 @@ void PartStep::State::start(const data::FeedBatch& first) {
   if (!sum) make_sum(first);
   sum->start();
   begun = std::chrono::steady_clock::now();
-  if (sum->beside() != std::exchange(sums_beside, sum->beside())) timeline = {.ranks = 0};
+  if (sum->overlaps_next_step() != std::exchange(overlapped_before, sum->overlaps_next_step())) timeline = {.ranks = 0};
   now = {.ranks = deal.world};
   results.assign(static_cast<size_t>(deal.most()), {});
   const auto* key = rng_state().array().data<int64_t>();
@@ -217,14 +218,14 @@ void PartStep::State::count(const data::FeedBatch& b, int64_t number) {
 }
 
 // Computes all parts of this rank.
-void PartStep::State::run_side_by_side() {
-  beside->run(*sum_beside, rng_state().array().raw());
-  for (size_t i = 0; i < beside->count(); ++i) {
-    if (beside->rows(i) == 0) continue;
-    results[i].loss = beside->loss(i);
-    results[i].right = beside->right(i);
+void PartStep::State::run_interleaved() {
+  interleaved->run(*interleaved_sum, rng_state().array().raw());
+  for (size_t i = 0; i < interleaved->count(); ++i) {
+    if (interleaved->rows(i) == 0) continue;
+    results[i].loss = interleaved->loss(i);
+    results[i].right = interleaved->right(i);
   }
-  beside->clear();
+  interleaved->clear();
 }
 
 void PartStep::add(const data::FeedBatch& b) {
@@ -232,10 +233,10 @@ void PartStep::add(const data::FeedBatch& b) {
   if (s.done == 0) s.start(b);
   const int64_t number = s.done++;
   FREIGHT_CHECK(number < s.deal.count(), "a rank has more shards than its assignment");
-  if (s.beside) {
+  if (s.interleaved) {
     s.count(b, number);
-    s.beside->add(b.inputs, b.targets, s.random_state_of(number));
-    if (s.done == s.deal.count()) s.run_side_by_side();
+    s.interleaved->add(b.inputs, b.targets, s.random_state_of(number));
+    if (s.done == s.deal.count()) s.run_interleaved();
   } else {
     s.run(b, number);
   }
@@ -252,7 +253,7 @@ void PartStep::State::keep_timeline() {
   if (now.samples > timeline.samples || faster) std::swap(timeline, now);
 }
 
-// The results of all parts, in their order; the ranks' requests are agreed on beside.
+// The results of all parts, in their order. The ranks' requests are exchanged in the same message.
 std::vector<PartResult> PartStep::State::exchange() {
   if (!sharding.ranks) return results;
   job::Ranks& ranks = *sharding.ranks;
@@ -281,6 +282,7 @@ void PartStep::State::update() {
   apply(loss, count, scalar_array(static_cast<double>(sharding.batch_size) / static_cast<double>(totals.samples)));
   if (trained.shares) trained.shares->hand_over_weights();
   if (follows()) follow(loss, count);
+  // Advances also when f16 skips the step; the one-plan step then draws the same numbers again.
   if (std::isfinite(outcome().loss)) rng_state().set(Array::of<int64_t>({random[0], random[1] + 1}, {2}));
 }
 
@@ -290,7 +292,11 @@ PartStep::Outcome PartStep::finish() {
   s.done = 0;
   s.sum->finish();
   s.totals = {};
-  for (const PartResult& r : s.exchange()) {
+  s.nonfinite.clear();
+  const std::vector<PartResult> by_part = s.exchange();
+  for (size_t i = 0; i < by_part.size(); ++i) {
+    const PartResult& r = by_part[i];
+    if (!std::isfinite(r.loss)) s.nonfinite.push_back(static_cast<int64_t>(i));
     s.totals.loss += r.loss;
     s.totals.right += r.right;
     s.totals.counted += r.counted;
@@ -301,6 +307,8 @@ PartStep::Outcome PartStep::finish() {
   return s.outcome();
 }
 
+const std::vector<int64_t>& PartStep::nonfinite_parts() const { return state_->nonfinite; }
+
 const job::StepTimeline& PartStep::timeline() const { return state_->timeline; }
 
 std::vector<PartStep::Run> PartStep::plans(const Type& x, const Type& y) {
@@ -310,15 +318,15 @@ std::vector<PartStep::Run> PartStep::plans(const Type& x, const Type& y) {
   for (int64_t i = pieces.first; i < pieces.end; ++i) {
     const int64_t n = pieces.rows(i, x.shape[0]).second;
     const auto it = std::find_if(sizes.begin(), sizes.end(), [&](const auto& size) { return size.first == n; });
-    if (it != sizes.end() && !s.beside) ++it->second;
-    if ((it == sizes.end() || s.beside) && n > 0) sizes.emplace_back(n, 1);
+    if (it != sizes.end() && !s.interleaved) ++it->second;
+    if ((it == sizes.end() || s.interleaved) && n > 0) sizes.emplace_back(n, 1);
   }
   std::sort(sizes.rbegin(), sizes.rend());
   if (s.tokens) s.width = y.shape[1];
   const Type scalar{DType::f32, {}};
   std::vector<Run> runs;
   for (const auto& [n, times] : sizes)
-    runs.push_back({s.part.plan(rows(x, n), rows(y, n)), times, true, s.beside != nullptr});
+    runs.push_back({s.part.plan(rows(x, n), rows(y, n)), times, true, s.interleaved != nullptr});
   runs.push_back({s.apply.plan(scalar, scalar, scalar), 1});
   if (s.follows()) runs.push_back({s.follow.plan(scalar, scalar), 1});
   return runs;

@@ -2,8 +2,8 @@
 // are summed over the parts of all ranks (job/gradient_sum.h), and a second plan makes the update. Sums and counts are
 // added and divided once, so that parts of unequal size, masks of tokens, clipping and loss scaling come out as for the
 // batch in one piece; statistics over a batch (BatchNorm) are those of each part, and running ones the parts' mean by
-// samples. With Sharding::shared_statistics they are those of the batch, for which a rank's parts run side by side
-// (parts_side_by_side.h).
+// samples. With Sharding::shared_statistics they are those of the batch, for which a rank's parts are interleaved
+// (interleaved_parts.h).
 #pragma once
 #include <memory>
 #include <utility>
@@ -50,13 +50,16 @@ class PartStep {
   // Sums over all ranks, exchanges losses and requests, and updates if the loss is finite. Throws Error(peer_lost).
   Outcome finish();
 
+  // The parts whose loss was not finite in the last step, of all ranks, by number within the batch.
+  const std::vector<int64_t>& nonfinite_parts() const;
+
   // The plans for a full batch of these types: per shape of this rank's parts one with how often it runs, in one
   // arena, then the update's, and that of averages where it is apart.
   struct Run {
     std::shared_ptr<const Plan> plan;
     int64_t times = 1;
     bool of_part = false;
-    bool beside = false;  // has its own arena, since the rank's parts run at the same time
+    bool own_arena = false;  // since the rank's parts are interleaved
   };
   std::vector<Run> plans(const Type& x, const Type& y);
   // The plan of the largest part of a full batch, also where another rank has it.

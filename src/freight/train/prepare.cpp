@@ -14,6 +14,7 @@ void begin(Prepared& run, const Config& config, PrepareOptions options) {
   settle_class_weight(run.config);
   run.ranks = options.ranks;
   run.recorded = options.recorded;
+  run.keeps_predictions = options.keeps_predictions;
   if (run.records()) run.start = start_point(run.config, std::move(options.found));
   run.notes = run.start.notes;
   run.left_out.heard = std::move(options.on_bad_sample);

@@ -40,6 +40,8 @@ struct PrepareOptions {
   Own own = {};
   // False: the run writes nothing; its results are only in the observer and the model (Own).
   bool recorded = true;
+  // True: Result::held_out has the stored model's predictions for the held-out samples.
+  bool keeps_predictions = false;
   // Returns if the user gave a flag ("--lr"): a learner without that setting then refuses it even at its default value.
   std::function<bool(const std::string& flag)> flag_is_given = {};
   // The processes that train the run together; null: only this one. They outlive the run. All prepare the same

@@ -93,6 +93,7 @@ struct Prepared {
   uint64_t fingerprint = 0;              // of the training data
   std::vector<std::string> notes;        // on the machine and on where the run begins
   bool recorded = true;                  // see PrepareOptions
+  bool keeps_predictions = false;        // see PrepareOptions
   job::Ranks* ranks = nullptr;           // with whom the run is shared, or null
   size_t planned_bytes = 0;              // of the whole run; 0: nobody has planned it as yet
   bool ran = false;                      // or runs
@@ -160,8 +161,16 @@ struct NetRun : Prepared {
   std::string precision_note;
   Array random_numbers;  // the state of the generator, which others may draw from before the run begins
   bool restored = false;
-  std::unique_ptr<Loop> loop;  // once it runs
+  std::optional<Comparison> comparison;  // of the folds, once they are trained
+  std::unique_ptr<Loop> loop;            // once it runs
 };
+
+// --folds: trains the network on folds of the training samples, each in a run of its own in the folder "folds" of the
+// run's directory (net_folds.cpp).
+// Throws Error(usage) that names --folds for runs that cannot be divided.
+void check_folds(const NetRun& run);
+// Trains and measures all folds, or goes on with them where a resumed run has begun. False if it was stopped.
+bool train_folds(NetRun& run, RunRecorder& record, Observer& observer);
 
 // Begins a run of every learner: the configuration is checked, and where the run starts and writes is settled.
 void begin(Prepared& run, const Config& config, PrepareOptions options);

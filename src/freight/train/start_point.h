@@ -15,9 +15,9 @@ struct StartPoint {
   std::optional<Checkpoint> checkpoint;  // the checkpoint to resume from; empty for a new run
   bool in_its_directory = false;         // the run resumes in the directory of the checkpoint's run
   std::vector<std::string> notes, warnings;
-  std::optional<RunPosition> told = {};  // the position that rank 0 sent to a rank without the checkpoint
+  std::optional<RunPosition> received = {};  // the position that rank 0 sent to a rank without the checkpoint
 
-  RunPosition place() const { return checkpoint ? checkpoint->place : told.value_or(RunPosition{}); }
+  RunPosition place() const { return checkpoint ? checkpoint->place : received.value_or(RunPosition{}); }
 };
 
 // Determines the start from config.resume; `found` is the checkpoint if the caller has already looked for it. Sets

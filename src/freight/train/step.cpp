@@ -101,7 +101,7 @@ Type rows(const Type& t, int64_t count) {
 }
 
 Tensor right_of(const models::Model& model, const Tensor& outputs, const Tensor& y) {
-  const bool mixed = models::tells_top1(model) && !model.own.loss && is_floating(y.type().dtype);
+  const bool mixed = models::has_accuracy(model) && !model.own.loss && is_floating(y.type().dtype);
   return models::right_count(model, outputs, mixed ? argmax(y, 1) : y);
 }
 
@@ -114,12 +114,12 @@ void update(optim::Optimizer& optimizer, optim::EMA* ema, const optim::LossScale
   optimizer.apply(gradients);
   if (ema) ema->update();
   Tensor sound = is_finite(loss);
-  if (data) sound = logical_and(sound, data->sound());
+  if (data) sound = logical_and(sound, data->all_finite_so_far());
   if (scale) sound = logical_and(sound, optim::LossScale::all_finite(gradients));
   assign_only_if(sound);
   if (!scale) return;
   scale->update(sound);
-  if (data) assign_only_if(data->sound());  // nothing changes behind a step that went wrong
+  if (data) assign_only_if(data->all_finite_so_far());  // nothing changes behind a step that went wrong
 }
 
 double learning_rate(const Config& c) { return c.lr == kAutomaticRate ? kRateOfNets : c.lr; }
@@ -178,9 +178,9 @@ struct TrainStep::State {
   job::Sharding sharding = {};
   std::unique_ptr<PartStep> sharded = {};  // null where the batch is not cut into shards
 
-  int64_t part_of(int64_t count) const {
-    return sharded ? sharding.deal().pieces().most_rows(count) : (count + parts - 1) / parts;
-  }
+  // The division of a batch into equal parts, or parts that differ by one sample; some are empty if it is shorter.
+  data::Share pieces() const { return {.of = parts, .end = parts, .cut = true}; }
+  int64_t part_of(int64_t count) const { return (sharded ? sharding.deal().pieces() : pieces()).most_rows(count); }
 };
 
 TrainStep::TrainStep(const models::Model& model, optim::Optimizer& optimizer, optim::EMA* ema,
@@ -233,10 +233,11 @@ TrainStep::Outcome TrainStep::run(const Array& x, const Array& y) {
     need_scale(s.scale.get());
     return {static_cast<double>(loss.item<float>()), static_cast<double>(right.item<float>())};
   }
-  const int64_t count = x.shape()[0], part = s.part_of(count);
+  const int64_t count = x.shape()[0];
   Outcome sum;
-  for (int64_t first = 0; first < count; first += part) {
-    const int64_t n = std::min(part, count - first);
+  for (int64_t i = 0; i < s.parts; ++i) {
+    const auto [first, n] = s.pieces().rows(i, count);
+    if (n == 0) continue;
     const auto share = static_cast<float>(static_cast<double>(n) / static_cast<double>(count));
     const auto [loss, right] =
         s.accumulate(batch_rows(x, first, n), batch_rows(y, first, n), Array::of<float>({share}, {}));
@@ -297,21 +298,23 @@ std::vector<TrainStep::Run> TrainStep::plans(const Type& x, const Type& y) {
     std::vector<Run> runs;
     const std::vector<PartStep::Run> all = s.sharded->plans(x, y);
     for (size_t i = 0; i < all.size(); ++i) {
-      const bool smaller = i > 0 && all[i].of_part && !all[i].beside;  // in the arena of the larger ones
+      const bool smaller = i > 0 && all[i].of_part && !all[i].own_arena;  // in the arena of the larger ones
       runs.push_back({all[i].plan, all[i].times, smaller, all[i].of_part});
     }
     return runs;
   }
   if (s.parts == 1) return {{s.whole.plan(x, y), 1}};
-  const int64_t count = x.shape[0], part = s.part_of(count), rest = count % part;
+  const int64_t least = x.shape[0] / s.parts, larger = x.shape[0] % s.parts;  // parts of one more sample
   const Type scalar{DType::f32, {}};
-  std::vector<Run> runs{{s.accumulate.plan(rows(x, part), rows(y, part), scalar), count / part}};
-  if (rest > 0) {
-    runs.push_back({s.accumulate.plan(rows(x, rest), rows(y, rest), scalar), 1, true});
-    if (runs[1].plan->arena_bytes() > runs[0].plan->arena_bytes()) {
-      std::swap(runs[0], runs[1]);
-      std::swap(runs[0].shares_arena, runs[1].shares_arena);
-    }
+  std::vector<Run> runs;
+  const auto add = [&](int64_t n, int64_t times) {
+    if (n > 0 && times > 0) runs.push_back({s.accumulate.plan(rows(x, n), rows(y, n), scalar), times});
+  };
+  add(least + 1, larger);
+  add(least, s.parts - larger);
+  if (runs.size() == 2) {
+    if (runs[1].plan->arena_bytes() > runs[0].plan->arena_bytes()) std::swap(runs[0], runs[1]);
+    runs[1].shares_arena = true;
   }
   runs.push_back({s.apply.plan(scalar), 1});
   return runs;
@@ -320,8 +323,7 @@ std::vector<TrainStep::Run> TrainStep::plans(const Type& x, const Type& y) {
 bool TrainStep::leaves_one_sample(int64_t count) const {
   if (state_->sharded && state_->sharding.shared_statistics) return count == 1;
   if (state_->sharded) return state_->sharding.deal().least_rows(count) <= 1;
-  const int64_t part = part_of(count), rest = count % part;
-  return (rest > 0 ? rest : part) == 1;
+  return std::max<int64_t>(count / state_->parts, 1) == 1;  // the smallest part that is not empty
 }
 
 void TrainStep::need_batch_statistics(const Type& x, const Type& y) {
@@ -358,8 +360,10 @@ TrainStep::Summary TrainStep::summary(const Type& x, const Type& y) {
   return sum;
 }
 
+std::vector<int64_t> TrainStep::nonfinite_shards() const { return state_->sharded->nonfinite_parts(); }
+
 std::string TrainStep::first_nonfinite(const Array& x, const Array& y) {
-  // The graph of the whole batch says the same layer, whatever parts it was cut into.
+  // The graph without parts finds the same layer, since parts only divide the samples.
   State& s = *state_;
   return train::first_nonfinite(s.whole.graph(x, y), {x, y}, s.whole.states(x, y), s.whole.plan(x, y)->options());
 }

@@ -1,6 +1,7 @@
 // The training step of a run: forward, gradients, update. A whole batch is one plan. A batch that is cut into parts
 // takes two: one adds a part's gradients to accumulators, one applies them, so that the activations of only one part
-// are alive at a time. The gradients are those of the whole batch, but for statistics over a batch (BatchNorm).
+// are alive at a time. The parts' means are weighted by samples: the gradients are those of the whole batch, but for
+// statistics over a batch (BatchNorm) and targets that are ignored (-1).
 #pragma once
 #include <memory>
 #include <string>
@@ -61,8 +62,9 @@ class TrainStep {
     double right = 0;  // samples or tokens; by the larger share where labels are mixed
   };
   // One step on inputs x (N, ...) and targets y: classes i64 (N), probabilities f32 (N, K), values, or tokens i32 (N,
-  // T). The model is changed only where the loss is finite, so that a step gone wrong leaves the weights as they were
-  // before; in f16, where the gradients are, too. Throws Error(diverged) where these stay infinite at any loss scale.
+  // T). Weights, optimizer state and averages change only if the loss (in f16 also every gradient) is finite. With
+  // parts > 1, running statistics and random state advance with each part whose loss is finite. Throws Error(diverged)
+  // if gradients are infinite at any loss scale.
   Outcome run(const Array& x, const Array& y);
   // A step on a batch that is cut into shards (part_step.h): add_shard() for each shard of this rank, then
   // finish_shards(), which returns the same as run(), and in `counted` PartStep::Outcome::counted.
@@ -110,11 +112,13 @@ class TrainStep {
   std::vector<nn::NamedVariable> state_dict() const;
   // Null unless the step computes in f16.
   const optim::LossScale* loss_scale() const;
-  // The layer where a step on this batch first goes wrong: diverged.h.
+  // The shards of the last step, by number within the batch, whose loss is NaN or infinite, on whatever rank.
+  std::vector<int64_t> nonfinite_shards() const;
+  // The layer where a step on this batch, or shard of a batch, first goes wrong: diverged.h.
   std::string first_nonfinite(const Array& x, const Array& y);
 
  private:
-  bool leaves_one_sample(int64_t count) const;  // in the last part of a batch
+  bool leaves_one_sample(int64_t count) const;  // in the smallest part of a batch
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -29,12 +29,12 @@ std::vector<TrainStep::Outcome> StepsAhead::next(int64_t limit) {
   if (settled()) return outcomes;
   const Block block = std::move(blocks_.front());
   blocks_.pop_front();
-  std::vector<float> told(static_cast<size_t>(DeviceData::kTold * block.count));
-  block.results->take(told.data());
-  for (size_t i = 0; i < told.size(); i += DeviceData::kTold) {
-    outcomes.push_back({static_cast<double>(told[i]), static_cast<double>(told[i + 1])});
-    if (!std::isfinite(told[i])) break;  // those behind it changed nothing
-    TrainStep::check_scale(static_cast<double>(told[i + 2]));
+  std::vector<float> figures(static_cast<size_t>(DeviceData::kFigures * block.count));
+  block.results->take(figures.data());
+  for (size_t i = 0; i < figures.size(); i += DeviceData::kFigures) {
+    outcomes.push_back({static_cast<double>(figures[i]), static_cast<double>(figures[i + 1])});
+    if (!std::isfinite(figures[i])) break;  // those behind it changed nothing
+    TrainStep::check_scale(static_cast<double>(figures[i + 2]));
   }
   return outcomes;
 }

@@ -1,13 +1,17 @@
 // Arrays and images as a Task; see task.h.
 #include "freight/train/task.h"
 
+#include <cmath>
+
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/usage.h"
 #include "freight/data/finite.h"
+#include "freight/data/image_list.h"
 #include "freight/data/resample.h"
 #include "freight/io/weights_file.h"
 #include "freight/train/evaluate.h"
+#include "freight/train/trained_on.h"
 
 namespace freight::train {
 
@@ -24,7 +28,8 @@ data::LoadOptions load_options(const Config& c, const data::Source& source, cons
                                  .val_crop = c.val_crop_size,
                                  .val_resize = c.val_resize_size,
                                  .val_split = c.val_split,
-                                 .split_seed = static_cast<uint64_t>(c.seed)},
+                                 .split_seed = static_cast<uint64_t>(c.seed),
+                                 .targets = target_options(c.task, c.label_column)},
                       .text = {}};
   io::parse_orientation(c.orientation, o.images.orientation);
   data::parse_layout(c.layout, o.arrays.asked.layout);
@@ -86,6 +91,11 @@ class SampleTask : public Task {
         own_model_(own.model),
         data_(source.in_memory() ? checked(source.load(), config.data)
                                  : source.load(load_options(config, source, own))) {
+    const bool list = source.in_memory() || data_.train.files == nullptr || data::is_image_list(source.path()) ||
+                      data::is_image_list(source.path() + "/train.csv");
+    refuse_given({{"--label-column", !c_.label_column.empty() && !list}},
+                 cat("is for lists: ", c_.data, " has a folder for each class"));
+    need_task(c_, what_targets_are());
     data::leave_out_nonfinite(data_.test, bad_);
     if (data::leave_out_nonfinite(data_.train, bad_) && !data_.train.mean.empty()) {
       data_.train.compute_statistics();
@@ -103,7 +113,7 @@ class SampleTask : public Task {
   models::Model make_model() const override {
     const data::Dataset& set = deployed();
     const int64_t values = set.labels.numel() / set.count();  // per sample, of a set to regress
-    const int64_t usual = set.classification() ? set.class_count() : values;
+    const int64_t usual = set.classification() || set.multilabel() ? set.class_count() : values;
     refuse_other_flags();
     models::Model model;
     if (own_model_) {
@@ -115,18 +125,19 @@ class SampleTask : public Task {
       model = models::create(c_.model,
                              {.classes = c_.num_classes > 0 ? c_.num_classes : usual, .input = set.sample_shape()});
     }
-    set_loss(model, c_);
-    if (c_.loss != Config().loss && models::regresses(model.loss) == set.classification()) {
+    set_loss(model, c_, data_.train.labels);
+    if (c_.loss != Config().loss && !set.multilabel() && models::regresses(model.loss) == set.classification()) {
       fail(ErrorKind::usage, "--loss", "got ", c_.loss, ", the targets of ", c_.data, " are ",
            set.classification() ? "classes: expected cross_entropy, focal or bce"
                                 : "values: expected mse, huber or mae");
     }
     need_fit(model, set);
-    refuse_given({{"--label-smoothing", models::regresses(model.loss) && c_.label_smoothing > 0}},
-                 cat("needs class labels; the targets of ", c_.data, " are values"));
+    const bool classes = set.classification();
+    refuse_given({{"--label-smoothing", !model.own.loss && !classes && c_.label_smoothing > 0}},
+                 cat("needs class labels; the targets of ", c_.data, " are ", what_targets_are()));
     check_mix(model);
-    refuse_given({{"--sample-by", c_.sample_by == "class" && !data_.train.classification()}},
-                 cat("class needs class labels; the targets of ", c_.data, " are values"));
+    refuse_given({{"--sample-by", c_.sample_by == "class" && !classes}},
+                 cat("class needs class labels; the targets of ", c_.data, " are ", what_targets_are()));
     return model;
   }
 
@@ -136,6 +147,7 @@ class SampleTask : public Task {
     return p;
   }
   std::vector<std::string> classes() const override { return data_.train.classes; }
+  std::vector<std::string> targets() const override { return data_.train.targets; }
 
   std::optional<data::LoaderOptions> loader_options(const data::Share& share) const override {
     return data::LoaderOptions{.batch_size = c_.batch_size,
@@ -220,7 +232,30 @@ class SampleTask : public Task {
     return gray() ? "digits" : "photos";
   }
 
+  Array fold_labels() const override { return data::fold_labels(data_.train.labels); }
+  data::Source divided(const std::vector<int64_t>& train, const std::vector<int64_t>& held_out) const override {
+    data::TrainTest part{data_.train.selected(train), data_.train.selected(held_out)};
+    if (part.train.files) {
+      part.test.files = std::make_shared<data::ImageFiles>(part.test.files->paths, data_.test.files->geometry);
+    } else if (!part.train.mean.empty()) {
+      part.train.compute_statistics();
+      part.test.mean = part.train.mean;
+      part.test.std = part.train.std;
+    }
+    part.train.note.clear();
+    part.test.note.clear();
+    part.test.validation = true;
+    return data::Source(std::move(part));
+  }
+  std::pair<std::string, std::vector<std::string>> sample_names() const override {
+    if (data_.train.files) return {"path", data_.train.files->paths};
+    return {"sample", data::numbered_classes(data_.train.count())};
+  }
+
  private:
+  std::string what_targets_are() const {
+    return data_.train.classification() ? "classes" : data_.train.multilabel() ? "labels" : "values";
+  }
   static ClassCounts counted(const data::Dataset& set) {
     if (!set.classification()) return {};
     return count_classes(set.classes, {set.labels.data<int64_t>(), static_cast<size_t>(set.labels.numel())});
@@ -240,7 +275,7 @@ class SampleTask : public Task {
                   {"--width", c_.width > 0},
                   {"--bidirectional", c_.bidirectional},
                   {"--text-column", !c_.text_column.empty()},
-                  {"--label-column", !c_.label_column.empty()},
+                  {"--label-column", !c_.label_column.empty() && !data_.train.files},
                   {"--tokenizer", c_.tokenizer != Config().tokenizer},
                   {"--vocabulary", c_.vocabulary > 0},
                   {"--max-length", c_.max_length > 0}},
@@ -269,7 +304,7 @@ class SampleTask : public Task {
     }
     const char* flag = mix().mixup_alpha > 0 ? "--mixup-alpha" : "--cutmix-alpha";
     if (!data_.train.classification()) {
-      fail(ErrorKind::usage, flag, "needs class labels; the targets of ", c_.data, " are values");
+      fail(ErrorKind::usage, flag, "needs class labels; the targets of ", c_.data, " are ", what_targets_are());
     }
     if (model.classes() != data_.train.class_count()) {
       fail(ErrorKind::usage, flag, "model ", model.name, " gives ", model.classes(), " classes, mixed labels have the ",
@@ -317,7 +352,53 @@ GivenFlags image_flags(const Config& c) {
           {"--random-erase", c.random_erase > 0}};
 }
 
-void set_loss(models::Model& model, const Config& config) {
+namespace {
+// Mean and standard deviation of each column of the targets, f32 (N) or (N, K); a constant one keeps its unit.
+models::TargetScale scale_of(const Array& targets) {
+  const int64_t n = targets.shape()[0], k = targets.numel() / n;
+  const float* const y = targets.data<float>();
+  models::TargetScale scale;
+  for (int64_t c = 0; c < k; ++c) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(y[i * k + c]);
+    const double mean = sum / static_cast<double>(n);
+    for (int64_t i = 0; i < n; ++i) squares += std::pow(static_cast<double>(y[i * k + c]) - mean, 2);
+    const auto deviation = static_cast<float>(std::sqrt(squares / static_cast<double>(n)));
+    scale.mean.push_back(static_cast<float>(mean));
+    scale.deviation.push_back(deviation > 0 && std::isfinite(deviation) ? deviation : 1.0f);
+  }
+  return scale;
+}
+}  // namespace
+
+void need_task(const Config& c, const std::string& what) {
+  if (c.task == "counts" || c.task == "ranking") {
+    refuse_value("--task", c.task, "it is for table models; networks have classification, regression and multilabel");
+  }
+  const std::string asked = c.task == "multilabel" ? "labels" : c.task;
+  if (asked == what || (asked == Config().task && what != "labels")) return;
+  if (what == "labels")
+    fail(ErrorKind::usage, "--task", "is ", c.task, ", the samples of ", c.data, " have several labels each");
+  fail(ErrorKind::usage, "--task", "is ", c.task, ", the targets of ", c.data, " are ", what,
+       asked == "labels" ? ": expected a list of images or texts with the labels of each" : "");
+}
+
+void set_loss(models::Model& model, const Config& config, const Array& targets) {
+  const bool labels = config.task == "multilabel", values = config.task == "values";
+  if ((labels || values) && (model.own.loss || model.language_model())) {
+    fail(ErrorKind::usage, "--task", config.task, " is for networks with a loss of that kind: this one ",
+         model.own.loss ? "has a loss of its own" : "is a language model");
+  }
+  if (labels) {
+    const bool fits = config.loss == Config().loss || config.loss == "bce" || config.loss == "multilabel";
+    if (!fits) refuse_value("--loss", config.loss, "--task multilabel has bce, per label");
+    model.loss = models::Loss::multilabel;
+    return;
+  }
+  if (values) {
+    model.target_scale = scale_of(targets);
+    if (config.loss == Config().loss && !models::regresses(model.loss)) model.loss = models::Loss::mse;
+  }
   if (config.loss == Config().loss) return;
   if (model.own.loss) fail(ErrorKind::usage, "--loss", "is for networks without a loss of their own: this one has one");
   models::Loss loss{};

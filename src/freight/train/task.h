@@ -27,7 +27,8 @@ class Task {
   // The model of the configuration, made for the data. Throws Error(usage) where they do not fit.
   virtual models::Model make_model() const = 0;
   virtual store::Preprocessing preprocessing() const = 0;
-  virtual std::vector<std::string> classes() const = 0;
+  virtual std::vector<std::string> classes() const = 0;            // or labels
+  virtual std::vector<std::string> targets() const { return {}; }  // names of values, where they have some
 
   // The share of their batches that this process reads.
   virtual std::unique_ptr<data::Feed> train_feed(const data::Share& share) const = 0;
@@ -40,6 +41,17 @@ class Task {
   virtual bool reads_image_files() const { return false; }
   // The images of training in their order, normalized and not augmented; null where samples are none.
   virtual std::unique_ptr<data::Feed> plain_feed() const { return nullptr; }
+  // Classes i64 (N) or values f32 (N) of the training samples, by which they are divided evenly into folds; undefined
+  // where samples cannot be divided, such as the windows of a corpus.
+  virtual Array fold_labels() const { return {}; }
+  // A dataset of these training samples, and of others as its held-out part.
+  virtual data::Source divided(const std::vector<int64_t>& /*train*/, const std::vector<int64_t>& /*held_out*/) const {
+    return {};
+  }
+  // The numbers of the held-out samples in the order in which test_feed gives them; empty: in their own.
+  virtual std::vector<int64_t> test_order() const { return {}; }
+  // The column of the names of training samples in a list of predictions, "path", and the names.
+  virtual std::pair<std::string, std::vector<std::string>> sample_names() const { return {}; }
   // Inputs and targets of the largest full batch of training.
   virtual std::pair<Type, Type> batch_types() const = 0;
   // Inputs and targets of the largest test batch of so many samples. Test samples may have another size than those of
@@ -107,8 +119,11 @@ void refuse_given(const GivenFlags& flags, const std::string& why);
 // The flags that decide how samples of images or arrays are prepared and augmented.
 GivenFlags image_flags(const Config& config);
 
-// Gives a model the loss that the configuration names. Throws Error(usage) for one that does not fit what it returns.
-void set_loss(models::Model& model, const Config& config);
+// Gives a model the loss that the configuration names, and for --task regression the scale of the training targets.
+// Throws Error(usage) for one that does not fit what it returns.
+void set_loss(models::Model& model, const Config& config, const Array& targets);
+// Throws Error(usage) if the targets of the data are not what --task says. `what`: "classes", "values", "labels".
+void need_task(const Config& config, const std::string& what);
 
 // `bad` is called for samples that cannot be read, possibly while the task is made.
 std::unique_ptr<Task> make_task(const Config& config, const data::Source& source, const data::BadSamples& bad,

@@ -32,6 +32,10 @@ std::unique_ptr<data::Feed> evaluation_feed(const data::TextSet& set, const data
          corpus ? "classes, the data is a corpus" : "tokens, the data has classes");
   }
   const auto tokens = std::make_shared<data::TokenSet>(*encoded(part, bundle.preprocessing, corpus));
+  if (tokens->targets.defined() && tokens->targets.shape()[1] != bundle.model.classes()) {
+    fail(ErrorKind::usage, "data", "model ", bundle.model.name, " does not fit dataset ", set.name, ": it predicts ",
+         bundle.model.classes(), " values, the data has ", tokens->targets.shape()[1]);
+  }
   for (int64_t& label : tokens->labels) {
     const std::string& name = set.classes[static_cast<size_t>(label)];
     const auto it = std::find(bundle.classes.begin(), bundle.classes.end(), name);

@@ -7,6 +7,7 @@
 #include "freight/train/evaluate.h"
 #include "freight/train/task.h"
 #include "freight/train/text.h"
+#include "freight/train/trained_on.h"
 
 namespace freight::train {
 
@@ -19,8 +20,15 @@ class TextTask : public Task {
   TextTask(const Config& config, const data::Source& source, const data::BadSamples& bad, const Own& own)
       : c_(config), text_(source.load_text(load_options(config, bad))) {
     refuse_image_flags();
-    refuse_given({{"--sample-by", c_.sample_by == "class" && text_.corpus()}},
-                 cat("class needs class labels: ", c_.data, " is a corpus"));
+    const std::string targets = text_.classification() || text_.corpus() ? "classes"
+                                : text_.classes.empty()                  ? "values"
+                                                                         : "labels";
+    need_task(c_, targets);
+    refuse_given({{"--sample-by", c_.sample_by == "class" && !text_.classification()}},
+                 cat("class needs class labels: ", c_.data,
+                     text_.corpus() ? std::string(" is a corpus") : cat(" has ", targets)));
+    refuse_given({{"--label-smoothing", c_.label_smoothing > 0 && targets != "classes"}},
+                 cat("needs class labels: ", c_.data, " has ", targets));
     if (c_.model.empty()) {
       fail(ErrorKind::usage, "--model", "is missing: ", c_.data,
            text_.corpus() ? " is a corpus" : " contains documents",
@@ -48,7 +56,7 @@ class TextTask : public Task {
                                               .bidirectional = c_.bidirectional,
                                               .dropout = c_.dropout});
     model_.input.shape = preprocessing_.input;
-    set_loss(model_, c_);
+    set_loss(model_, c_, text_.train.targets);
     check(model_);
     // A net whose weights depend on the length has one length.
     std::vector<int64_t> lengths =
@@ -63,6 +71,7 @@ class TextTask : public Task {
   models::Model make_model() const override { return model_; }
   store::Preprocessing preprocessing() const override { return preprocessing_; }
   std::vector<std::string> classes() const override { return text_.classes; }
+  std::vector<std::string> targets() const override { return text_.targets; }
 
   std::unique_ptr<data::Feed> train_feed(const data::Share& share) const override {
     return data::share_of(text_feed(train_, preprocessing_, text_.corpus(),
@@ -78,6 +87,8 @@ class TextTask : public Task {
   }
   std::pair<Type, Type> batch_types() const override {
     const Type x{DType::i32, {c_.batch_size, preprocessing_.input[0]}};
+    const Array& targets = text_.train.targets;
+    if (targets.defined()) return {x, {targets.dtype(), {c_.batch_size, targets.shape()[1]}}};
     return {x, text_.corpus() ? x : Type{DType::i64, {c_.batch_size}}};
   }
 
@@ -111,6 +122,26 @@ class TextTask : public Task {
   const char* unit() const override { return text_.corpus() ? "tok" : "doc"; }
   std::string example() const override { return text_.corpus() ? "" : "--text \"...\""; }
 
+  Array fold_labels() const override {
+    if (text_.corpus()) return {};
+    if (text_.train.targets.defined()) return data::fold_labels(text_.train.targets);
+    return Array::of<int64_t>(text_.train.labels, {text_.train.count()});
+  }
+  data::Source divided(const std::vector<int64_t>& train, const std::vector<int64_t>& held_out) const override {
+    data::TextSet part;
+    part.name = text_.name;
+    part.classes = text_.classes;
+    part.targets = text_.targets;
+    part.train = data::selected(text_.train, train);
+    part.test = data::selected(text_.train, held_out);
+    part.validation = true;
+    return data::Source(std::move(part));
+  }
+  std::vector<int64_t> test_order() const override {
+    return text_.corpus() ? std::vector<int64_t>() : data::document_order(*test_, preprocessing_.lengths);
+  }
+  std::pair<std::string, std::vector<std::string>> sample_names() const override { return {"text", text_.train.texts}; }
+
  private:
   static data::LoadOptions load_options(const Config& c, const data::BadSamples& bad) {
     return {.data_dir = c.data_dir,
@@ -120,11 +151,12 @@ class TextTask : public Task {
                      .val_split = c.val_split,
                      .split_seed = static_cast<uint64_t>(c.seed),
                      .held_out = {},
-                     .bad = bad}};
+                     .bad = bad,
+                     .targets = target_options(c.task, c.label_column)}};
   }
 
   ClassCounts counted(const data::TextPart& part) const {
-    return text_.corpus() ? ClassCounts{} : count_classes(text_.classes, part.labels);
+    return text_.classification() ? count_classes(text_.classes, part.labels) : ClassCounts{};
   }
   void refuse_image_flags() const { refuse_given(image_flags(c_), cat("is for images: ", c_.data, " is text")); }
 
@@ -161,9 +193,14 @@ class TextTask : public Task {
     preprocessing_.keep = c_.truncation_side == "left" ? data::Keep::end : data::Keep::start;
   }
 
+  // Classes, labels or values.
+  int64_t outputs_needed() const {
+    return static_cast<int64_t>(text_.classes.empty() ? text_.targets.size() : text_.classes.size());
+  }
+
   int64_t classes_wanted() const {
     if (text_.corpus()) return preprocessing_.tokenizer->size();
-    return c_.num_classes > 0 ? c_.num_classes : static_cast<int64_t>(text_.classes.size());
+    return c_.num_classes > 0 ? c_.num_classes : outputs_needed();
   }
 
   void check(const models::Model& model) const {
@@ -174,11 +211,12 @@ class TextTask : public Task {
       refuse("a loss and a metric of a program's own are over samples, of a corpus tokens are counted");
     }
     if (model.own.loss) return;
-    if (models::regresses(model.loss) && c_.loss != Config().loss) {
+    const bool targets = text_.train.targets.defined(), values = targets && text_.classes.empty();
+    if (models::regresses(model.loss) != values && c_.loss != Config().loss) {
       fail(ErrorKind::usage, "--loss", "got ", c_.loss, ", the targets of ", c_.data,
-           " are classes: expected cross_entropy, focal or bce");
+           values ? " are values: expected mse, huber or mae" : " are classes: expected cross_entropy, focal or bce");
     }
-    if (models::regresses(model.loss))
+    if (models::regresses(model.loss) && !values)
       refuse("it is a regression model (loss ", models::to_string(model.loss), "), the data has classes");
     const Type result = model.output_type(1);
     const int64_t outputs = result.shape.back();
@@ -192,6 +230,12 @@ class TextTask : public Task {
     }
     if (result.shape.rank() != 2)
       refuse("it is a language model, the data has classes: expected a result (N, classes), got ", result);
+    if ((model.loss == models::Loss::multilabel) != (targets && !values)) {
+      refuse("it predicts several labels per text (loss multilabel), the data has one class each (--task multilabel)");
+    }
+    if (targets && outputs != outputs_needed()) {
+      refuse("it returns ", outputs, values ? " values" : " labels", ", the data has ", outputs_needed());
+    }
     if (outputs < static_cast<int64_t>(text_.classes.size())) {
       refuse("it returns ", outputs, " classes, the data has ", text_.classes.size());
     }

@@ -89,6 +89,26 @@ std::map<std::string, std::string> provenance(const Config& config, uint64_t fin
   return p;
 }
 
+namespace {
+std::vector<std::string> target_columns(data::TargetKind kind, const std::string& label_column) {
+  if (kind != data::TargetKind::classes) return data::column_names(label_column);
+  return label_column.empty() ? std::vector<std::string>{} : std::vector{label_column};
+}
+}  // namespace
+
+data::TargetOptions target_options(const std::string& task, const std::string& label_column) {
+  data::TargetOptions targets;
+  if (task == "values") targets.kind = data::TargetKind::values;
+  if (task == "multilabel") targets.kind = data::TargetKind::labels;
+  targets.columns = target_columns(targets.kind, label_column);
+  return targets;
+}
+
+void set_label_column(data::LoadOptions& load, const std::string& label_column) {
+  load.text.label_column = label_column;
+  load.images.targets.columns = load.text.targets.columns = target_columns(load.images.targets.kind, label_column);
+}
+
 TrainedOn trained_on(const store::Bundle& bundle, const std::string& path) {
   const auto said = [&](const char* key, const char* otherwise) {
     const auto it = bundle.provenance.find(key);
@@ -111,6 +131,9 @@ TrainedOn trained_on(const store::Bundle& bundle, const std::string& path) {
                     .early = p.arrays.values == data::Values::unstated};
   on.load.text.text_column = said("text_column", "");
   on.load.text.label_column = said("label_column", "");
+  on.load.images.targets = target_options(said("task", ""), on.load.text.label_column);
+  if (bundle.multilabel()) on.load.images.targets.labels = bundle.classes;
+  on.load.text.targets = on.load.images.targets;
   on.test = local_path(said("test_data", ""), path, &Config::test);
   on.target = said("target", on.load.text.label_column.c_str());  // early files of tables say label_column
   return on;

@@ -15,6 +15,11 @@ namespace freight::train {
 std::map<std::string, std::string> provenance(const Config& config, uint64_t fingerprint, int64_t steps,
                                               const Evaluation& test);
 
+// The reading of the targets of a list, for --task and --label-column.
+data::TargetOptions target_options(const std::string& task, const std::string& label_column);
+// Takes the labels or targets of a list or text file from these columns (--label-column) in place of others.
+void set_label_column(data::LoadOptions& load, const std::string& label_column);
+
 struct TrainedOn {
   std::string data;         // a built-in dataset or a path; empty if the file does not have it
   data::LoadOptions load;   // columns of a text file, fraction and seed of the held-out set

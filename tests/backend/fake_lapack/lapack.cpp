@@ -1,8 +1,16 @@
 // A stand-in for a LAPACK library with OpenBLAS's functions about threads, whose integers are of the type INTEGER. It
 // answers how long workspaces should be, finds the eigenvalue of a 1 x 1 matrix, and of no larger one: its iterations
-// do not converge (info 2). WITHOUT_GEEV leaves dgeev out.
+// do not converge (info 2). WITHOUT_GEEV leaves dgeev out; PREFIX and SUFFIX spell the names as Python packages do.
 #include <cstddef>
 #include <cstdint>
+
+#ifndef PREFIX
+#define PREFIX
+#define SUFFIX
+#endif
+#define JOINED(prefix, name, suffix) prefix##name##suffix
+#define EXPANDED(prefix, name, suffix) JOINED(prefix, name, suffix)
+#define NAMED(name) EXPANDED(PREFIX, name, SUFFIX)
 
 namespace {
 
@@ -31,37 +39,39 @@ void gesdd(T* work, const INTEGER* lwork, INTEGER* info) {
 // NOLINTBEGIN(bugprone-easily-swappable-parameters)
 extern "C" {
 
-void dsyevd_(const char*, const char*, const INTEGER* n, double* a, const INTEGER*, double* w, double* work,
-             const INTEGER* lwork, INTEGER*, const INTEGER* liwork, INTEGER* info, size_t, size_t) {
+void NAMED(dsyevd_)(const char*, const char*, const INTEGER* n, double* a, const INTEGER*, double* w, double* work,
+                    const INTEGER* lwork, INTEGER*, const INTEGER* liwork, INTEGER* info, size_t, size_t) {
   syevd(n, a, w, work, lwork, liwork, info);
 }
-void ssyevd_(const char*, const char*, const INTEGER* n, float* a, const INTEGER*, float* w, float* work,
-             const INTEGER* lwork, INTEGER*, const INTEGER* liwork, INTEGER* info, size_t, size_t) {
+void NAMED(ssyevd_)(const char*, const char*, const INTEGER* n, float* a, const INTEGER*, float* w, float* work,
+                    const INTEGER* lwork, INTEGER*, const INTEGER* liwork, INTEGER* info, size_t, size_t) {
   syevd(n, a, w, work, lwork, liwork, info);
 }
-void dgesdd_(const char*, const INTEGER*, const INTEGER*, double*, const INTEGER*, double*, double*, const INTEGER*,
-             double*, const INTEGER*, double* work, const INTEGER* lwork, INTEGER*, INTEGER* info, size_t) {
+void NAMED(dgesdd_)(const char*, const INTEGER*, const INTEGER*, double*, const INTEGER*, double*, double*,
+                    const INTEGER*, double*, const INTEGER*, double* work, const INTEGER* lwork, INTEGER*,
+                    INTEGER* info, size_t) {
   gesdd(work, lwork, info);
 }
-void sgesdd_(const char*, const INTEGER*, const INTEGER*, float*, const INTEGER*, float*, float*, const INTEGER*,
-             float*, const INTEGER*, float* work, const INTEGER* lwork, INTEGER*, INTEGER* info, size_t) {
+void NAMED(sgesdd_)(const char*, const INTEGER*, const INTEGER*, float*, const INTEGER*, float*, float*, const INTEGER*,
+                    float*, const INTEGER*, float* work, const INTEGER* lwork, INTEGER*, INTEGER* info, size_t) {
   gesdd(work, lwork, info);
 }
 #ifndef WITHOUT_GEEV
-void dgeev_(const char*, const char*, const INTEGER*, double*, const INTEGER*, double*, double*, double*,
-            const INTEGER*, double*, const INTEGER*, double* work, const INTEGER* lwork, INTEGER* info, size_t,
-            size_t) {
+void NAMED(dgeev_)(const char*, const char*, const INTEGER*, double*, const INTEGER*, double*, double*, double*,
+                   const INTEGER*, double*, const INTEGER*, double* work, const INTEGER* lwork, INTEGER* info, size_t,
+                   size_t) {
   gesdd(work, lwork, info);
 }
 #endif
-void sgeev_(const char*, const char*, const INTEGER*, float*, const INTEGER*, float*, float*, float*, const INTEGER*,
-            float*, const INTEGER*, float* work, const INTEGER* lwork, INTEGER* info, size_t, size_t) {
+void NAMED(sgeev_)(const char*, const char*, const INTEGER*, float*, const INTEGER*, float*, float*, float*,
+                   const INTEGER*, float*, const INTEGER*, float* work, const INTEGER* lwork, INTEGER* info, size_t,
+                   size_t) {
   gesdd(work, lwork, info);
 }
 
-int openblas_get_parallel() { return 1; }  // threads of its own
-int openblas_get_num_threads() { return threads; }
-void openblas_set_num_threads(int count) { threads = count; }
+int NAMED(openblas_get_parallel)() { return 1; }  // threads of its own
+int NAMED(openblas_get_num_threads)() { return threads; }
+void NAMED(openblas_set_num_threads)(int count) { threads = count; }
 
 }  // extern "C"
 // NOLINTEND(bugprone-easily-swappable-parameters)

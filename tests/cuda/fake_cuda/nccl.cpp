@@ -29,8 +29,8 @@ constexpr size_t kArea = size_t{256} << 20;  // bytes of a rank that are under w
 constexpr unsigned kHangs = 120;             // seconds after which a test is told so
 constexpr unsigned kAbortHangs = 20;         // of an abort
 
-enum class Kind : uint8_t { all_reduce, reduce_scatter, all_gather, broadcast };
-constexpr const char* kNames[] = {"ncclAllReduce", "ncclReduceScatter", "ncclAllGather", "ncclBroadcast"};
+enum class Kind : uint8_t { all_reduce, all_gather, broadcast };
+constexpr const char* kNames[] = {"ncclAllReduce", "ncclAllGather", "ncclBroadcast"};
 
 struct Call {
   Kind kind = Kind::all_reduce;
@@ -121,7 +121,6 @@ std::atomic<int> g_meetings = 0;
 size_t bytes_of(int type) { return type == kByte ? 1 : type == kFloat ? 4 : 8; }
 uint64_t brought(const Communicator& c, const Call& call) {
   switch (call.kind) {
-    case Kind::reduce_scatter: return call.count * static_cast<uint64_t>(c.world);
     case Kind::broadcast: return call.root == c.rank ? call.count : 0;
     default: return call.count;
   }
@@ -154,8 +153,7 @@ void add(T* to, const char* from, uint64_t count) {
 void make_result(Communicator& c, const Given& g, uint64_t number) {
   const size_t size = bytes_of(g.call.type), n = g.call.count * size;
   const auto part = [&](int r) { return c.area(r) + c.seat(r).calls[number % kCalls].offset; };
-  const bool adds = g.call.kind == Kind::all_reduce || g.call.kind == Kind::reduce_scatter;
-  const size_t skipped = g.call.kind == Kind::reduce_scatter ? static_cast<size_t>(c.rank) * n : 0;
+  const bool adds = g.call.kind == Kind::all_reduce;
   const size_t bytes = g.call.kind == Kind::all_gather ? n * static_cast<size_t>(c.world) : n;
   if (bytes == 0) return;
   machine().write(g.into, static_cast<unsigned>(bytes));
@@ -167,11 +165,11 @@ void make_result(Communicator& c, const Given& g, uint64_t number) {
     return;
   }
   // The order is a ring's, another one than any of Freight's.
-  std::memcpy(into, part(c.world - 1) + skipped, n);
+  std::memcpy(into, part(c.world - 1), n);
   for (int r = c.world - 1; r-- > 0;) {
-    if (g.call.type == kFloat) add(reinterpret_cast<float*>(into), part(r) + skipped, g.call.count);
-    if (g.call.type == kDouble) add(reinterpret_cast<double*>(into), part(r) + skipped, g.call.count);
-    if (g.call.type == kLong) add(reinterpret_cast<int64_t*>(into), part(r) + skipped, g.call.count);
+    if (g.call.type == kFloat) add(reinterpret_cast<float*>(into), part(r), g.call.count);
+    if (g.call.type == kDouble) add(reinterpret_cast<double*>(into), part(r), g.call.count);
+    if (g.call.type == kLong) add(reinterpret_cast<int64_t*>(into), part(r), g.call.count);
   }
 }
 
@@ -243,7 +241,7 @@ int give(const Given& g) {
   if (c.aborted) return refuse(name + " of a communicator that was aborted");
   if (c.under_way > 0) return refuse(name + " while the call before is in progress");
   if (!g.stream) return refuse(name + " without a stream");
-  const bool adds = g.call.kind == Kind::all_reduce || g.call.kind == Kind::reduce_scatter;
+  const bool adds = g.call.kind == Kind::all_reduce;
   const int type = g.call.type;
   if (type != kFloat && type != kDouble && type != kLong && (adds || type != kByte))
     return refuse(name + " of type " + std::to_string(type));
@@ -352,10 +350,6 @@ int ncclGroupEnd() {
 int ncclAllReduce(const void* from, void* into, size_t count, int type, int operation, Communicator* c,
                   fake::StreamState* stream) {
   return give({c, {Kind::all_reduce, type, operation, 0, count}, from, into, stream});
-}
-int ncclReduceScatter(const void* from, void* into, size_t count, int type, int operation, Communicator* c,
-                      fake::StreamState* stream) {
-  return give({c, {Kind::reduce_scatter, type, operation, 0, count}, from, into, stream});
 }
 int ncclAllGather(const void* from, void* into, size_t count, int type, Communicator* c, fake::StreamState* stream) {
   return give({c, {Kind::all_gather, type, 0, 0, count}, from, into, stream});

@@ -10,6 +10,7 @@
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
+#include "freight/base/python_packages.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 
@@ -26,6 +27,15 @@ F function_of(const Library& library, const std::string& name) {
   return reinterpret_cast<F>(dlsym(library.handle, name.c_str()));
 }
 
+// OpenBLAS of Python packages has a prefix before all names (scipy_dsyevd_), and NumPy's, with integers of 64 bits, a
+// suffix behind them (dsyevd_64_, scipy_dsyevd_64_).
+struct Spelling {
+  const char* prefix;
+  const char* suffix;
+  std::string of(const char* name) const { return cat(prefix, name, suffix); }
+};
+constexpr Spelling kSpellings[] = {{"", ""}, {"scipy_", ""}, {"", "64_"}, {"scipy_", "64_"}};
+
 // Eigenvalues of the matrix (3) with a length of the workspace that is -1, a question, in 32 bits and 2^32 - 1 in 64:
 // only a library that reads 64 bits computes. (DSYEVD, argument LWORK.)
 bool reads_64_bits(const LapackRoutines<double>& f64) {
@@ -36,15 +46,15 @@ bool reads_64_bits(const LapackRoutines<double>& f64) {
   return value == 3;
 }
 
-std::string maker_of(const Library& library, const std::string& prefix) {
+std::string maker_of(const Library& library, const Spelling& names) {
   std::vector<std::string> parts;
   using Version = void (*)(LapackInteger*, LapackInteger*, LapackInteger*);
-  if (const auto version = function_of<Version>(library, prefix + "ilaver_")) {
+  if (const auto version = function_of<Version>(library, names.of("ilaver_"))) {
     LapackInteger major = 0, minor = 0, patch = 0;
     version(&major, &minor, &patch);
     parts.push_back(cat("LAPACK ", major, ".", minor, ".", patch));
   }
-  if (const auto config = function_of<const char* (*)()>(library, prefix + "openblas_get_config")) {
+  if (const auto config = function_of<const char* (*)()>(library, names.of("openblas_get_config"))) {
     const std::vector<std::string> words = split(config(), ' ');  // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ..."
     parts.push_back(words.size() > 1 ? cat(words[0], " ", words[1]) : "OpenBLAS");
   }
@@ -52,13 +62,13 @@ std::string maker_of(const Library& library, const std::string& prefix) {
   return join(parts, ", ");
 }
 
-void look_up_threads(Lapack& l, const std::string& prefix) {
+void look_up_threads(Lapack& l, const Spelling& names) {
   l.set_mkl_threads_here = function_of<int (*)(int)>(l.library, "MKL_Set_Num_Threads_Local");
   constexpr int kOwnThreads = 1;
-  const auto kind = function_of<int (*)()>(l.library, prefix + "openblas_get_parallel");
+  const auto kind = function_of<int (*)()>(l.library, names.of("openblas_get_parallel"));
   if (!kind || kind() != kOwnThreads) return;
-  const auto get = function_of<int (*)()>(l.library, prefix + "openblas_get_num_threads");
-  const auto set = function_of<void (*)(int)>(l.library, prefix + "openblas_set_num_threads");
+  const auto get = function_of<int (*)()>(l.library, names.of("openblas_get_num_threads"));
+  const auto set = function_of<void (*)(int)>(l.library, names.of("openblas_set_num_threads"));
   if (!get || !set) return;
   l.openblas_threads = get;
   l.set_openblas_threads = set;
@@ -69,33 +79,49 @@ struct Pointers {
   LapackRoutines<float> f32;
 };
 
-// Looks all functions up whose names begin with `prefix`.
-Lapack functions_of(const Library& library, const char* prefix) {
+// The routines under these names. What is missing is in `why`.
+Lapack functions_of(const Library& library, const Spelling& names) {
   Lapack l;
   l.library = library;
   Pointers pointers;
-  look_up(l.library, prefix, {"dsyevd_", "dgesdd_", "dgeev_", "ssyevd_", "sgesdd_", "sgeev_"}, &pointers,
-          "no LAPACK, or one with other names");
+  const std::vector<std::string> spelled = {names.of("dsyevd_"), names.of("dgesdd_"), names.of("dgeev_"),
+                                            names.of("ssyevd_"), names.of("sgesdd_"), names.of("sgeev_")};
+  look_up(l.library, "",
+          {spelled[0].c_str(), spelled[1].c_str(), spelled[2].c_str(), spelled[3].c_str(), spelled[4].c_str(),
+           spelled[5].c_str()},
+          &pointers, "no LAPACK, or one with other names");
   l.f64 = pointers.f64;
   l.f32 = pointers.f32;
   return l;
 }
 
-// OpenBLAS, as SciPy's packages have it (scipy-openblas32), has a prefix before all names.
+// The first spelling of the names that the library has; what the plain one lacks where it has none.
 Lapack with_functions(const Library& library) {
-  Lapack plain = functions_of(library, "");
-  std::string prefix;
-  if (!plain.library.why.empty()) {
-    prefix = "scipy_";
-    Lapack prefixed = functions_of(library, prefix.c_str());
-    if (!prefixed.library.why.empty()) return plain;
-    plain = prefixed;
+  Lapack l = functions_of(library, kSpellings[0]);
+  const Spelling* names = &kSpellings[0];
+  for (const Spelling& other : kSpellings) {
+    if (l.library.why.empty()) break;
+    Lapack found = functions_of(library, other);
+    if (!found.library.why.empty()) continue;
+    l = found;
+    names = &other;
   }
-  look_up_threads(plain, prefix);
-  const LapackOnOneThread one(plain);
-  plain.wide_integers = reads_64_bits(plain.f64);
-  plain.maker = maker_of(library, prefix);
-  return plain;
+  if (!l.library.why.empty()) return l;
+  look_up_threads(l, *names);
+  const LapackOnOneThread one(l);
+  l.wide_integers = reads_64_bits(l.f64);
+  l.maker = maker_of(library, *names);
+  return l;
+}
+
+// The system's LAPACK, then OpenBLAS of the Python packages NumPy and SciPy.
+std::vector<std::string> usual_names() {
+  std::vector<std::string> names = {"liblapack.so.3", "libopenblas.so.0"};
+  for (const char* package : {"numpy.libs", "scipy.libs"}) {
+    const auto files = files_in(active_python_packages(), cat(package, "/lib*openblas*.so*"));
+    names.insert(names.end(), files.begin(), files.end());
+  }
+  return names;
 }
 
 // OpenBLAS's guards that live, and its count of threads before.
@@ -120,8 +146,7 @@ Lapack load_lapack(const std::string& named) {
     l.library.why = "the CPU is big-endian, and the width of a library's integers is not known";
     return l;
   }
-  const std::vector<std::string> usual = {"liblapack.so.3", "libopenblas.so.0"};
-  l.library = find_library(named.empty() ? usual : std::vector{named}, LibraryKind::system);
+  l.library = find_library(named.empty() ? usual_names() : std::vector{named}, LibraryKind::system);
   if (l.library.handle) l = with_functions(l.library);
   if (l.usable()) return l;
   if (!named.empty()) {

@@ -54,7 +54,7 @@ class LuStep final : public Kernel {
     if (!singular || !refuses_) return;
     const Zero zero = zero_on_diagonal(lu, of_.batch, MatrixStrides::row_major(of_.m, of_.n), std::min(of_.m, of_.n));
     if (zero.matrix >= 0) {
-      fault_.tell(zero_pivot_text(fault_.type(), zero.matrix, zero.place));
+      fault_.raise(zero_pivot_text(fault_.type(), zero.matrix, zero.place));
     }
   }
 
@@ -79,7 +79,7 @@ class CholeskyStep final : public Kernel {
   void run(void* const* o) override {
     const NotPositive fault = factor_.run(static_cast<const T*>(o[0]), static_cast<T*>(o[1]), o[2]);
     if (fault.matrix >= 0) {
-      fault_.tell(not_positive_text(fault_.type(), fault.matrix, fault.minor));
+      fault_.raise(not_positive_text(fault_.type(), fault.matrix, fault.minor));
     }
   }
 
@@ -142,7 +142,7 @@ class TriangularStep final : public Kernel {
     if (refuses_) {
       const Zero zero = zero_on_diagonal(a, p_.batch, a_, p_.n);
       if (zero.matrix >= 0) {
-        fault_.tell(zero_diagonal_text(fault_.type(), zero.matrix, zero.place));
+        fault_.raise(zero_diagonal_text(fault_.type(), zero.matrix, zero.place));
       }
     }
     T* const x = static_cast<T*>(o[2]);
@@ -173,7 +173,7 @@ class SystemsStep final : public Kernel {
   void run(void* const* o) override {
     const ZeroPivot zero =
         systems_.run(static_cast<const T*>(o[0]), static_cast<const T*>(o[1]), static_cast<T*>(o[2]), o[3]);
-    if (zero.matrix >= 0) fault_.tell(zero_pivot_text(fault_.type(), zero.matrix, zero.pivot));
+    if (zero.matrix >= 0) fault_.raise(zero_pivot_text(fault_.type(), zero.matrix, zero.pivot));
   }
 
  private:

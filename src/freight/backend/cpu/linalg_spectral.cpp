@@ -53,10 +53,10 @@ void need_countable(const Fault& fault, const Lapack& lapack, const Matrices& of
   if (lapack.wide_integers) return;
   const LapackInteger need = std::max({of.m, of.n, length + kBlock * (of.m + of.n)});
   if (need <= kMost) return;
-  fault.tell(cat("a matrix of ", fault.type(), " needs a workspace of ", need, " numbers: the integers of ",
-                 lapack.library.path, " have 32 bits and count to ", kMost,
-                 "; set FREIGHT_LAPACK to a LAPACK with 64-bit integers"),
-             ErrorKind::capacity);
+  fault.raise(cat("a matrix of ", fault.type(), " needs a workspace of ", need, " numbers: the integers of ",
+                  lapack.library.path, " have 32 bits and count to ", kMost,
+                  "; set FREIGHT_LAPACK to a LAPACK with 64-bit integers"),
+              ErrorKind::capacity);
 }
 
 // The layouts that factor_layouts takes.
@@ -136,7 +136,7 @@ class LapackBatch {
     });
     if (failed == kNone) return;
     const int64_t matrix = failed >> 32, info = static_cast<int32_t>(failed & 0xFFFFFFFF);
-    fault_.tell(not_converged_text(fault_.type(), matrix, cat("LAPACK's ", routine_, " (info ", info, ")")));
+    fault_.raise(not_converged_text(fault_.type(), matrix, cat("LAPACK's ", routine_, " (info ", info, ")")));
   }
 
  private:

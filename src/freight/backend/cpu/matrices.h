@@ -41,7 +41,7 @@ class Fault {
       : op_(spec.node->called()), where_(spec.node->location()), type_(spec.in[0].type) {}
 
   const Type& type() const { return type_; }
-  [[noreturn]] void tell(const std::string& text, ErrorKind kind = ErrorKind::data) const {
+  [[noreturn]] void raise(const std::string& text, ErrorKind kind = ErrorKind::data) const {
     throw Error(kind, op_, text, where_);
   }
 

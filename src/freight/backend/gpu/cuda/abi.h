@@ -220,19 +220,18 @@ struct Config {
 };
 }  // namespace freight::cuda::nccl
 
-#define FREIGHT_NCCL_FUNCTIONS(F)                                            \
-  F(GetVersion, int, int*)                                                   \
-  F(GetUniqueId, int, nccl::UniqueId*)                                       \
-  F(CommInitRankConfig, int, void**, int, nccl::UniqueId, int, void*)        \
-  F(CommGetAsyncError, int, void*, int*)                                     \
-  F(CommFinalize, int, void*)                                                \
-  F(CommDestroy, int, void*)                                                 \
-  F(CommAbort, int, void*)                                                   \
-  F(GetErrorString, const char*, int)                                        \
-  F(GetLastError, const char*, void*)                                        \
-  F(GroupStart, int, )                                                       \
-  F(GroupEnd, int, )                                                         \
-  F(AllReduce, int, const void*, void*, size_t, int, int, void*, Stream)     \
-  F(ReduceScatter, int, const void*, void*, size_t, int, int, void*, Stream) \
-  F(AllGather, int, const void*, void*, size_t, int, void*, Stream)          \
+#define FREIGHT_NCCL_FUNCTIONS(F)                                        \
+  F(GetVersion, int, int*)                                               \
+  F(GetUniqueId, int, nccl::UniqueId*)                                   \
+  F(CommInitRankConfig, int, void**, int, nccl::UniqueId, int, void*)    \
+  F(CommGetAsyncError, int, void*, int*)                                 \
+  F(CommFinalize, int, void*)                                            \
+  F(CommDestroy, int, void*)                                             \
+  F(CommAbort, int, void*)                                               \
+  F(GetErrorString, const char*, int)                                    \
+  F(GetLastError, const char*, void*)                                    \
+  F(GroupStart, int, )                                                   \
+  F(GroupEnd, int, )                                                     \
+  F(AllReduce, int, const void*, void*, size_t, int, int, void*, Stream) \
+  F(AllGather, int, const void*, void*, size_t, int, void*, Stream)      \
   F(Broadcast, int, const void*, void*, size_t, int, int, void*, Stream)

@@ -85,10 +85,6 @@ class Nccl final : public DeviceCollectives {
     const int type = summed_type_of("all_reduce", dtype);
     call([&](Stream s) { return f().AllReduce(data, data, elements(count), type, kSum, communicator_, s); });
   }
-  void reduce_scatter(const void* from, void* to, int64_t count, DType dtype) override {
-    const int type = summed_type_of("reduce_scatter", dtype);
-    call([&](Stream s) { return f().ReduceScatter(from, to, elements(count), type, kSum, communicator_, s); });
-  }
   void all_gather(const void* from, void* to, int64_t count, DType dtype) override {
     const int type = type_of("all_gather", dtype);
     call([&](Stream s) { return f().AllGather(from, to, elements(count), type, communicator_, s); });

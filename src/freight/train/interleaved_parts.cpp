@@ -1,5 +1,5 @@
-// See parts_side_by_side.h.
-#include "freight/train/parts_side_by_side.h"
+// See interleaved_parts.h.
+#include "freight/train/interleaved_parts.h"
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
@@ -14,11 +14,11 @@ constexpr size_t kMostBound = 64;  // plans of a slot with their memory: shapes 
 
 }  // namespace
 
-void PartsSideBySide::add(const Array& x, const Array& y, const RandomState& random) {
+void InterleavedParts::add(const Array& x, const Array& y, const RandomState& random) {
   parts_.push_back({x.clone(), y.clone(), random});
 }
 
-PartsSideBySide::Bound& PartsSideBySide::bind(size_t part, const Array& block, const void* random_state) {
+InterleavedParts::Bound& InterleavedParts::bind(size_t part, const Array& block, const void* random_state) {
   PartBuffers& slot = *slots_[part];
   const Part& p = parts_[part];
   const std::string key = cat(type_of(p.x), type_of(p.y));
@@ -53,7 +53,7 @@ PartsSideBySide::Bound& PartsSideBySide::bind(size_t part, const Array& block, c
   return slot.bound.emplace(key, std::move(b)).first->second;
 }
 
-void PartsSideBySide::run(job::HostSum& sum, const void* random_state) {
+void InterleavedParts::run(job::HostSum& sum, const void* random_state) {
   while (slots_.size() < parts_.size()) slots_.push_back(std::make_unique<PartBuffers>());
   std::vector<Executable::Joint> all;
   std::vector<Bound*> bound;
@@ -65,7 +65,7 @@ void PartsSideBySide::run(job::HostSum& sum, const void* random_state) {
     bound.push_back(&bind(i, sum.block(), random_state));
     all.push_back({bound.back()->executable.get(), {p.x, p.y}, slots_[i]->results, p.random});
   }
-  sum.run_side_by_side(running);
+  sum.run_interleaved(running);
   if (!all.empty()) {
     Executable::run_together(all, sum);
   } else {  // the others need this rank all the same

@@ -1,6 +1,6 @@
-// Runs the parts of a rank side by side. Statistics over the whole batch (BatchNorm with --sync-batch-norm) are sums
-// over all parts within their plans, so no part can end before all have reached such a sum. Each part has its own
-// arena, and its own block for gradients (job/host_sum.h).
+// Runs the parts of a rank in turns, each up to its next sum. Statistics over the whole batch (BatchNorm with
+// --sync-batch-norm) are sums over all parts within their plans, so no part can end before all have reached such a sum.
+// Each part has its own arena, and its own block for gradients (job/host_sum.h).
 #pragma once
 #include <functional>
 #include <map>
@@ -16,7 +16,7 @@
 
 namespace freight::train {
 
-class PartsSideBySide {
+class InterleavedParts {
  public:
   // Returns the plan of a part with these types, and its states in the order of its leaves, as arrays that share memory
   // with the variables.
@@ -24,7 +24,7 @@ class PartsSideBySide {
     std::function<std::shared_ptr<const Plan>(const Type& x, const Type& y)> plan;
     std::function<std::vector<Array>(const Array& x, const Array& y)> states;
   };
-  explicit PartsSideBySide(Source source) : source_(std::move(source)) {}
+  explicit InterleavedParts(Source source) : source_(std::move(source)) {}
 
   // Adds a copy of this rank's next part, which may be empty, with its random state.
   void add(const Array& x, const Array& y, const RandomState& random);

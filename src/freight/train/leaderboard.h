@@ -1,11 +1,11 @@
-// Leaderboard: the result of comparing learners of tables and their settings, best first. selection_internal.h makes
-// it, the command and `report` show it, run.json keeps it.
+// Leaderboard: the result of comparing learners of tables and their settings, best first, or of cross-validating a
+// network. tables/selection_internal.h and net_folds.cpp make it, the command and `report` show it, run.json keeps it.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace freight::tables {
+namespace freight::train {
 
 // The scores of a learner with its settings.
 struct ModelScore {
@@ -38,6 +38,6 @@ std::vector<std::string> lines_of(const Leaderboard& board);
 // The JSON in run.json: {"metric", "folds", "seconds", "standings": [{"learner", "mean", ...}], "left_out"}.
 std::string to_json(const Leaderboard& board);
 // Reads what to_json wrote; in runs that are damaged or of another version, missing parts stay empty.
-Leaderboard leaderboard_in(const std::string& json);
+Leaderboard leaderboard_in(const std::string& text);
 
-}  // namespace freight::tables
+}  // namespace freight::train

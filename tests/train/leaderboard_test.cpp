@@ -1,9 +1,9 @@
 // The leaderboard as JSON in run.json, and back.
-#include "freight/tables/leaderboard.h"
+#include "freight/train/leaderboard.h"
 
 #include <gtest/gtest.h>
 
-namespace freight::tables {
+namespace freight::train {
 namespace {
 
 TEST(Leaderboards, AreReadBackFromWhatRunsKeep) {
@@ -35,4 +35,4 @@ TEST(Leaderboards, PartsThatAreMissingOrOfAnotherTypeStayEmpty) {
 }
 
 }  // namespace
-}  // namespace freight::tables
+}  // namespace freight::train

@@ -1,5 +1,5 @@
 // See leaderboard.h.
-#include "freight/tables/leaderboard.h"
+#include "freight/train/leaderboard.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
 
-namespace freight::tables {
+namespace freight::train {
 
 namespace {
 
@@ -101,8 +101,8 @@ std::string to_json(const Leaderboard& board) {
   return j.dump();
 }
 
-Leaderboard leaderboard_in(const std::string& json) {
-  const auto j = io::parse_json<nlohmann::json>(json, "leaderboard");
+Leaderboard leaderboard_in(const std::string& text) {
+  const auto j = io::parse_json<nlohmann::json>(text, "leaderboard");
   Leaderboard board;
   board.metric = text_at(j, "metric");
   board.higher = flag_at(j, "higher_is_better", false);
@@ -127,4 +127,4 @@ Leaderboard leaderboard_in(const std::string& json) {
   return board;
 }
 
-}  // namespace freight::tables
+}  // namespace freight::train
