@@ -13,21 +13,22 @@ def _reduction(function):
     return method
 
 
-def _sum(how, function):
-    """A reduction of _core as a method, without calls in between."""
-    if how < 2:
-        def method(self, axis=None, *, dtype=None, keepdims=False):
-            return _core.reduce(how, self, axis, keepdims, dtype)
-    else:
-        def method(self, axis=None, *, keepdims=False):
-            return _core.reduce(how, self, axis, keepdims, None)
-    method.__name__ = function.__name__
-    method.__doc__ = function.__doc__
+def _sum(how):
+    def method(self, axis=None, *, dtype=None, keepdims=False):
+        return _core.reduce(how, self, axis, keepdims, dtype)
     return method
 
 
-for _how, _name in enumerate(("sum", "prod", "max", "min", "any", "all")):
-    setattr(Array, _name, _sum(_how, getattr(xp, _name)))
+def _extreme(how):
+    def method(self, axis=None, *, keepdims=False):
+        return _core.reduce(how, self, axis, keepdims, None)
+    return method
+
+
+for _how, _name in enumerate(("sum", "prod", "max", "min", "any", "all")):  # without calls in between
+    _made = (_sum if _how < 2 else _extreme)(_how)
+    _made.__name__, _made.__doc__ = _name, getattr(xp, _name).__doc__
+    setattr(Array, _name, _made)
 for _name in ("mean", "std", "var", "argmax", "argmin"):
     setattr(Array, _name, _reduction(getattr(xp, _name)))
 Array.cumsum = _reduction(xp.cumulative_sum)
