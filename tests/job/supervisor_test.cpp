@@ -27,7 +27,7 @@ class Supervisor : public ::testing::Test {
               dir_ / "starts-$device; n=$(wc -l < ", dir_ / "starts-$device); ");
       return std::vector<std::string>{"sh", "-c", head + script};
     };
-    s.tell = [&](const std::string& line) { told_.push_back(line); };
+    s.report = [&](const std::string& line) { told_.push_back(line); };
     return job::supervise(s);
   }
   int starts(int device) const {

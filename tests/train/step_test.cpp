@@ -3,13 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "freight/base/error.h"
 #include "freight/base/finite.h"
 #include "freight/base/philox.h"
+#include "freight/base/strings.h"
 #include "freight/nn/nn.h"
 #include "freight/ops/ops.h"
+#include "freight/run/plan.h"
 
 #include "tests/support/error_of.h"
 
