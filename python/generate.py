@@ -105,15 +105,13 @@ def write_functions(core, package):
              "    return _function(_names[name], values)", ""]
     for name, operands, doc in elementwise(core):
         lines += ["", f"def {name}({operands}, /):", f'    """{doc}"""', f"    return _elementwise.{name}({operands})", ""]
-    exported = []
     for index, s in own_functions(core, package):
         parameters = s["parameters"]
         names = [python_name(p["name"]) for p in parameters]
         values = "(" + ", ".join(names) + ("," if len(names) == 1 else "") + ")"
         lines += ["", f"def {s['name']}({', '.join(parameter_text(p) for p in parameters)}):",
                   f'    """{sentence(s["doc"])}"""', f"    return _function({index}, {values})", ""]
-        exported.append(s["name"])
-    lines += ["", f"LIBRARY = {exported!r}", ""]
+    lines.append("")
     (package / "_functions.py").write_text("\n".join(lines))
 
 
@@ -138,11 +136,11 @@ def annotation(name, default):
 
 # What hand-written functions return; the others return an array.
 RETURNS = {
-    "isdtype": "bool", "can_cast": "bool", "result_type": "dtype", "finfo": "finfo_object", "iinfo": "iinfo_object",
+    "isdtype": "bool", "can_cast": "bool", "result_type": "dtype", "finfo": "_FloatInfo", "iinfo": "_IntegerInfo",
     "meshgrid": "tuple[Array, ...]", "broadcast_arrays": "tuple[Array, ...]", "broadcast_shapes": "tuple[int, ...]",
-    "unstack": "tuple[Array, ...]", "nonzero": "tuple[Array, ...]", "unique_all": "unique_all_result",
-    "unique_counts": "unique_counts_result", "unique_inverse": "unique_inverse_result", "eigh": "EighResult",
-    "eig": "EigResult", "qr": "QRResult", "slogdet": "SlogdetResult", "svd": "SVDResult",
+    "unstack": "tuple[Array, ...]", "nonzero": "tuple[Array, ...]", "unique_all": "_UniqueAllResult",
+    "unique_counts": "_UniqueCountsResult", "unique_inverse": "_UniqueInverseResult", "eigh": "_EighResult",
+    "eig": "_EigResult", "qr": "_QRResult", "slogdet": "_SlogdetResult", "svd": "_SVDResult",
     "__array_namespace_info__": "Any",
 }
 
@@ -182,13 +180,11 @@ def main():
     write_functions(core, package)
     stubs = pathlib.Path(__file__).parent / "stubs"  # of what is written by hand and has no signature to read
     namedtuples = []
-    for name in ("_dtypes", "_array_api", "_linalg"):
-        for node in ast.parse((package / f"{name}.py").read_text()).body:
-            call = getattr(node, "value", None)
-            if isinstance(node, ast.Assign) and isinstance(call, ast.Call) and getattr(call.func, "id", "") == "namedtuple":
-                title, fields = (c.value for c in call.args)
-                kind = "Any" if title in ("finfo_object", "iinfo_object") else "Array"
-                namedtuples += [f"class {title}(NamedTuple):"] + [f"    {f}: {kind}" for f in fields.split()] + [""]
+    for node in ast.parse((package / "_results.py").read_text()).body:
+        if isinstance(node, ast.Assign):
+            title, fields = (c.value for c in node.value.args)
+            kind = "Array" if title.endswith("Result") else "Any"
+            namedtuples += [f"class _{title}(NamedTuple):"] + [f"    {f}: {kind}" for f in fields.split()] + [""]
     types = [t for t in vars(core) if type(vars(core)[t]).__name__ == "dtype"]
     standard = [stub_of(f) for name in ("_dtypes", "_array_api") for f in functions_of(package / f"{name}.py")]
     pointwise = [f"def {name}({', '.join(f'{o}: Array | complex' if ',' in operands else f'{o}: Array' for o in operands.split(', '))}, /) -> Array: ..."
@@ -216,8 +212,8 @@ def main():
     write_stub(package / "random.pyi", "from . import Array\n\n" + (stubs / "random.pyi").read_text())
     for name, stub in extensions.items():
         more = ["matmul", "matrix_transpose", "tensordot", "vecdot"] if name == "linalg" else []
-        results = ["EighResult", "EigResult", "QRResult", "SlogdetResult", "SVDResult"] if name == "linalg" else []
-        names = ", ".join(f"{n} as {n}" for n in ["Array", *more, *results])
+        results = ["_EighResult", "_EigResult", "_QRResult", "_SlogdetResult", "_SVDResult"] if name == "linalg" else []
+        names = ", ".join([f"{n} as {n}" for n in ["Array", *more]] + results)
         extra = "\nclass LinAlgError(ValueError): ...\n" if name == "linalg" else ""
         write_stub(package / f"{name}.pyi", f"from . import {names}\n\n" + "\n".join(stub) + "\n" + extra)
 

@@ -26,6 +26,9 @@ set_tests_properties("check: Python package" PROPERTIES FIXTURES_REQUIRED python
 add_test(NAME "check: array API suite" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/python_package.sh ${CMAKE_BINARY_DIR} suite)
 set_tests_properties("check: array API suite" PROPERTIES FIXTURES_REQUIRED "python_packages;python_package"
                      SKIP_RETURN_CODE 77 TIMEOUT 1200)
+add_test(NAME "check: Python values" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/python_package.sh ${CMAKE_BINARY_DIR} values)
+set_tests_properties("check: Python values" PROPERTIES FIXTURES_REQUIRED "python_packages;python_package"
+                     SKIP_RETURN_CODE 77 TIMEOUT 1200)
 add_test(NAME "check: wheel" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/wheel_test.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: wheel" PROPERTIES FIXTURES_REQUIRED "python_packages;python_package" PROCESSORS ${cores}
                      SKIP_RETURN_CODE 77 TIMEOUT 1200)
@@ -115,7 +118,7 @@ sanitize(thread thread "base;io;data;ir;passes;run;backend;trace;ops;nn;optim" "
 # of the checks runs in both.
 get_property(checks DIRECTORY PROPERTY TESTS)
 list(FILTER checks INCLUDE REGEX "^(check|sanitize): ")
-set(full_checks "^(sanitize: .*|check: (tidy|array API suite|wheel|Debian packages|installed package|planned memory|sweeps|tables beside .*|programs of users|bundle|Slurm|restarts|gpu_check .*))$")
+set(full_checks "^(sanitize: .*|check: (tidy|array API suite|Python values|wheel|Debian packages|installed package|planned memory|sweeps|tables beside .*|programs of users|bundle|Slurm|restarts|gpu_check .*))$")
 foreach(check ${checks})
   if(check MATCHES "${full_checks}")
     set_property(TEST "${check}" APPEND PROPERTY LABELS full)

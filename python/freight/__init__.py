@@ -11,6 +11,6 @@ from ._core import Array, dtype  # noqa: F401
 from ._functions import *  # noqa: F401,F403
 from ._print import get_printoptions, set_printoptions  # noqa: F401
 from ._settings import set_threads, show_config  # noqa: F401
-from ._transforms import Jit, Plan, grad, jit, plan, value_and_grad  # noqa: F401
+from ._transforms import Jit, Plan, autocast, custom_gradient, grad, jit, plan, value_and_grad  # noqa: F401
 from ._version import __version__  # noqa: F401
 from .linalg import LinAlgError, cross, det, diagonal, inv, outer, qr, solve, svd, trace  # noqa: F401

@@ -2,14 +2,14 @@
 
 On the host they use freight._core; arrays in jit and grad, and on other devices, take the library's ops instead.
 """
-from collections import namedtuple
-from math import inf, nan, pi, e  # noqa: F401
+from math import ceil as _ceil, inf, nan, pi, e  # noqa: F401
 
-from . import _core
+from . import _core, _results
 from ._dtypes import *  # noqa: F401,F403
 from ._dtypes import _HALVES, _KINDS, __array_namespace_info__  # noqa: F401
 from ._core import Array, dtype
-from ._functions import maximum, minimum, multiply, not_equal, sqrt, subtract, square, equal, logical_or
+from ._nested import flattened as _flattened
+from ._functions import _call, maximum, minimum, multiply, not_equal, sqrt, subtract, square, equal, logical_or
 
 newaxis = None
 _ANY = slice(None)
@@ -23,6 +23,13 @@ def _array(x, function):
 
 def _placed(x, device):
     return x if device is None or device == x.device else x.to_device(device)
+
+
+def _all_on_host(arrays):
+    for a in arrays:
+        if not a._on_host:
+            return False
+    return True
 
 
 def _axis(axis, ndim):
@@ -41,7 +48,7 @@ def astype(x, dtype, /, *, copy=True, device=None):
 
 # Creation.
 
-def any_of(values):
+def _any_of(values):
     for v in values:
         if v:
             return True
@@ -50,8 +57,13 @@ def any_of(values):
 
 def _has_array(obj):
     if isinstance(obj, (list, tuple)):
-        return any_of(_has_array(o) for o in obj)
+        return _any_of(_has_array(o) for o in obj)
     return isinstance(obj, Array) or (hasattr(obj, "__array__") and not isinstance(obj, (int, float, complex)))
+
+
+def _from_nested(obj, dtype):
+    numbers, shape = _flattened(obj)
+    return _core.from_list(numbers, shape, dtype)
 
 
 def asarray(obj, /, *, dtype=None, device=None, copy=None):
@@ -64,12 +76,12 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
         return _placed(_core.astype(obj, None, copy is True), device)
     if isinstance(obj, (list, tuple)) and _has_array(obj):
         parts = [asarray(o) for o in obj]
-        x = stack(parts) if parts else _core.from_nested(obj, dtype)
+        x = stack(parts) if parts else _from_nested(obj, dtype)
         return asarray(x, dtype=dtype, device=device)
     if type(obj) in (int, float, complex) or isinstance(obj, (__builtins_bool, list, tuple)):
         if copy is False:
             raise ValueError("asarray: Python's numbers and lists are always copied, and copy=False forbids it")
-        return _placed(_core.from_nested(obj, dtype), device)
+        return _placed(_from_nested(obj, dtype), device)
     x = _core.imported(obj)
     if x is None:
         x = _imported_by_numpy(obj)
@@ -79,7 +91,7 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
         raise TypeError(f"asarray: elements of type {obj.dtype} are not supported: expected numbers in the native byte order")
     if x is None:
         if isinstance(obj, (int, float, complex)):
-            return _placed(_core.from_nested(obj, dtype), device)
+            return _placed(_from_nested(obj, dtype), device)
         if hasattr(obj, "__index__") or hasattr(obj, "__float__"):
             return asarray(obj.__index__() if hasattr(obj, "__index__") else float(obj), dtype=dtype, device=device)
         if hasattr(obj, "__iter__") and not isinstance(obj, (str, bytes, dict, set)):
@@ -125,6 +137,11 @@ def empty(shape, *, dtype=None, device=None):
 
 def full(shape, fill_value, *, dtype=None, device=None):
     """An array of one number, of its type: float32 of a float, int64 of an int."""
+    if isinstance(fill_value, Array):
+        if fill_value.ndim:
+            raise ValueError(f"full: the value must be a number or an array without axes, got shape {fill_value.shape}")
+        y = broadcast_to(fill_value if dtype is None else astype(fill_value, dtype), shape)
+        return _placed(astype(y, y.dtype), device)
     return _placed(_core.full(shape, fill_value, dtype), device)
 
 
@@ -162,7 +179,19 @@ def arange(start, /, stop=None, step=1, *, dtype=None, device=None):
     """start, start + step, ... before stop; with one argument 0, 1, ... before it."""
     if stop is None:
         start, stop = 0, start
-    return _placed(_core.arange(start, stop, step, dtype), device)
+    for x in (start, stop, step):
+        if not isinstance(x, (int, float)):
+            raise TypeError(f"arange: start, stop and step must be real Python numbers, got {type(x)}")
+    if step == 0:
+        raise ValueError("arange: step must not be zero")
+    if isinstance(start, float) or isinstance(stop, float) or isinstance(step, float):
+        count, usual = (stop - start) / step, float32
+        if not -9e18 < count < 9e18:
+            raise ValueError(f"arange: cannot compute the number of elements from {start} to {stop}")
+        count = _ceil(count)
+    else:
+        count, usual = -((start - stop) // step), int64
+    return _placed(_core.arange(_max_of(count, 0), start, step, usual if dtype is None else dtype), device)
 
 
 def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True):
@@ -240,7 +269,15 @@ def broadcast_to(x, /, shape):
 
 def concat(arrays, /, *, axis=0):
     """Joins arrays along an axis; with axis=None they are flattened first."""
-    return _core.concat(list(arrays), axis)
+    arrays = [_array(a, "concat") for a in arrays]
+    if not arrays:
+        raise ValueError("concat: need at least one array")
+    if axis is None:
+        arrays, axis = [reshape(a, (-1,)) for a in arrays], 0
+    if _all_on_host(arrays):
+        return _core.concat(arrays, axis)
+    t = result_type(*arrays)
+    return _call("concat", [astype(a, t, copy=False) for a in arrays], axis)
 
 
 def expand_dims(x, /, axis=0):
@@ -293,7 +330,7 @@ def repeat(x, repeats, /, *, axis=None):
         counts = broadcast_to(repeats, (n,)).tolist()
     else:
         counts = [repeats] * n
-    if any_of(c < 0 for c in counts):
+    if _any_of(c < 0 for c in counts):
         raise ValueError("repeat: repeats may not contain negative values")
     index = [i for i, c in enumerate(counts) for _ in range(c)]
     return take(x, asarray(index, dtype=int64), axis=axis)
@@ -340,13 +377,13 @@ def stack(arrays, /, *, axis=0):
     shapes = {a.shape for a in arrays}
     if len(shapes) > 1:
         raise ValueError(f"stack: all input arrays must have the same shape: got {sorted(shapes)}")
-    return _core.concat([expand_dims(a, axis) for a in arrays], axis)
+    return concat([expand_dims(a, axis) for a in arrays], axis=axis)
 
 
 def tile(x, repetitions, /):
     """x repeated along each of its last axes."""
     repetitions = (repetitions,) if isinstance(repetitions, int) else tuple(repetitions)
-    n = max_of(x.ndim, len(repetitions))
+    n = _max_of(x.ndim, len(repetitions))
     repetitions = (1,) * (n - len(repetitions)) + repetitions
     shape = (1,) * (n - x.ndim) + x.shape
     x = reshape(x, shape)
@@ -356,7 +393,7 @@ def tile(x, repetitions, /):
     return astype(x, x.dtype)
 
 
-def max_of(a, b):
+def _max_of(a, b):
     return a if a > b else b
 
 
@@ -395,12 +432,21 @@ def take_along_axis(x, indices, /, *, axis=-1):
 
 def argmax(x, /, *, axis=None, keepdims=False):
     """int64: the index of the first largest element along an axis, or of the flattened array."""
-    return _core.position_of(True, x, axis, keepdims)
+    return _position_of("argmax", x, axis, keepdims)
 
 
 def argmin(x, /, *, axis=None, keepdims=False):
     """int64: the index of the first smallest element along an axis, or of the flattened array."""
-    return _core.position_of(False, x, axis, keepdims)
+    return _position_of("argmin", x, axis, keepdims)
+
+
+def _position_of(function, x, axis, keepdims):
+    if axis is None:
+        y = _position_of(function, reshape(_array(x, function), (-1,)), 0, False)
+        return reshape(y, (1,) * x.ndim) if keepdims else y
+    if _array(x, function)._on_host:
+        return _core.position_of(function == "argmax", x, axis, keepdims)
+    return astype(_call(function, x, _axis(axis, x.ndim), keepdims), int64)
 
 
 def count_nonzero(x, /, *, axis=None, keepdims=False):
@@ -420,6 +466,17 @@ def searchsorted(x1, x2, /, *, side="left", sorter=None):
         raise ValueError(f"searchsorted: side must be 'left' or 'right', got {side!r}")
     if not isinstance(x2, Array):
         x2 = asarray(x2, dtype=_core.joined(x1.dtype, x2))
+    if x1.ndim != 1:
+        raise ValueError(f"searchsorted: the sorted array must have one axis, got shape {x1.shape}")
+    t = result_type(x1, x2)
+    x1, x2 = astype(x1, t, copy=False), astype(x2, t, copy=False)
+    if not _all_on_host((x1, x2)):
+        return astype(_call("searchsorted", x1, x2, side), int64)
+    if sorter is not None:
+        if not isdtype(sorter.dtype, "integral") or sorter.shape != x1.shape:
+            raise ValueError(f"searchsorted: sorter must be integers of shape {x1.shape}: got {sorter.dtype} of shape "
+                             f"{sorter.shape}")
+        sorter = astype(sorter, int64, copy=False)
     return _core.searchsorted(x1, x2, side == "right", sorter)
 
 
@@ -428,26 +485,21 @@ def where(condition, x1, x2, /):
     return _core.where(condition, x1, x2)
 
 
-unique_all_result = namedtuple("unique_all_result", "values indices inverse_indices counts")
-unique_counts_result = namedtuple("unique_counts_result", "values counts")
-unique_inverse_result = namedtuple("unique_inverse_result", "values inverse_indices")
-
-
 def unique_all(x, /):
     """The distinct elements, ascending, where each occurs first, which one each element is, and how often each occurs."""
-    return unique_all_result(*_core.unique(x))
+    return _results.UniqueAllResult(*_core.unique(x))
 
 
 def unique_counts(x, /):
     """The distinct elements, ascending, and how often each occurs."""
     values, _, _, counts = _core.unique(x)
-    return unique_counts_result(values, counts)
+    return _results.UniqueCountsResult(values, counts)
 
 
 def unique_inverse(x, /):
     """The distinct elements, ascending, and which one each element of x is."""
     values, _, inverse, _ = _core.unique(x)
-    return unique_inverse_result(values, inverse)
+    return _results.UniqueInverseResult(values, inverse)
 
 
 def unique_values(x, /):
@@ -472,12 +524,16 @@ def isin(x1, x2, /, *, invert=False):
 
 def sort(x, /, *, axis=-1, descending=False, stable=True):
     """The elements along an axis in ascending order, NaN last."""
-    return _core.sort(x, axis, descending, stable, False)
+    if _array(x, "sort")._on_host:
+        return _core.sort(x, axis, descending, stable, False)
+    return _call("sort", x, _axis(axis, x.ndim), "descending" if descending else "ascending")[0]
 
 
 def argsort(x, /, *, axis=-1, descending=False, stable=True):
     """int64: the indices that sort x along an axis."""
-    return _core.sort(x, axis, descending, stable, True)
+    if _array(x, "argsort")._on_host:
+        return _core.sort(x, axis, descending, stable, True)
+    return astype(_call("argsort", x, _axis(axis, x.ndim), "descending" if descending else "ascending"), int64)
 
 
 # Statistics.
@@ -569,12 +625,23 @@ def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
     return _running(1, x, axis, dtype, include_initial)
 
 
+def _summed_type(t, dtype):
+    if dtype is not None:
+        return _core.as_dtype(dtype)
+    return int64 if t == bool or t in _KINDS["signed integer"] else uint64 if t in _KINDS["unsigned integer"] else t
+
+
 def _running(how, x, axis, dtype, include_initial):
     if axis is None:
         if x.ndim > 1:
             raise ValueError(f"cumulative: axis must be given for an array of {x.ndim} axes")
         x, axis = reshape(x, (-1,)), 0
-    return _core.running(how, x, axis, dtype, include_initial)
+    if x._on_host:
+        return _core.running(how, x, axis, dtype, include_initial)
+    if include_initial:
+        raise TypeError("include_initial does not work in jit and grad: use concat")
+    t = _summed_type(x.dtype, dtype)
+    return astype(_call("cumprod" if how else "cumsum", astype(x, t, copy=False), _axis(axis, x.ndim)), t, copy=False)
 
 
 def clip(x, /, min=None, max=None):
@@ -593,12 +660,12 @@ def _bound(b, x):
 
 def real(x, /):
     """The real part, a view; x itself where it is not complex."""
-    return _core.part(_array(x, "real"), 0)
+    return _core.part(x, 0) if _array(x, "real").dtype in _KINDS["complex floating"] else x
 
 
 def imag(x, /):
     """The imaginary part, a view."""
-    return _core.part(_array(x, "imag"), 1)
+    return _core.part(x, 1) if _array(x, "imag").dtype in _KINDS["complex floating"] else zeros_like(x)
 
 
 def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
@@ -626,7 +693,10 @@ def matmul(x1, x2, /):
 
 def matrix_transpose(x, /):
     """The last two axes swapped, a view."""
-    return _core.transposed(x, True)
+    n = _array(x, "matrix_transpose").ndim
+    if n < 2:
+        raise ValueError(f"matrix_transpose: needs at least two axes, got shape {x.shape}")
+    return _core.permute_dims(x, (*range(n - 2), n - 1, n - 2))
 
 
 def tensordot(x1, x2, /, *, axes=2):
@@ -659,7 +729,7 @@ def tensordot(x1, x2, /, *, axes=2):
 def vecdot(x1, x2, /, *, axis=-1):
     """Sums of conj(x1) x2 over an axis; the others broadcast."""
     from ._functions import conj
-    n = max_of(x1.ndim, x2.ndim)
+    n = _max_of(x1.ndim, x2.ndim)
     if not -n <= axis < 0 and not 0 <= axis < n or x1.ndim == 0 or x2.ndim == 0:
         raise IndexError(f"vecdot: axis {axis} is out of bounds for arrays of {x1.ndim} and {x2.ndim} axes")
     if x1.shape[axis] != x2.shape[axis]:

@@ -1,7 +1,5 @@
 """Element types of arrays: their kinds, promotion and limits, and what the namespace says of itself."""
-from collections import namedtuple
-
-from . import _core
+from . import _core, _results
 from ._core import Array
 
 bool = _core.bool  # noqa: A001 (the standard's name)
@@ -61,8 +59,6 @@ def can_cast(from_, to, /):
         return False
 
 
-finfo_object = namedtuple("finfo_object", "bits eps max min smallest_normal dtype")
-iinfo_object = namedtuple("iinfo_object", "bits max min dtype")
 _FLOATS = {
     float16: (16, 2.0**-10, 65504.0, 2.0**-14), bfloat16: (16, 2.0**-7, (2 - 2.0**-7) * 2.0**127, 2.0**-126),
     float32: (32, 2.0**-23, (2 - 2.0**-23) * 2.0**127, 2.0**-126),
@@ -77,7 +73,7 @@ def finfo(type, /):
     if real not in _FLOATS:
         raise ValueError(f"finfo: {t} is not a floating type")
     bits, eps, largest, smallest = _FLOATS[real]
-    return finfo_object(bits, eps, largest, -largest, smallest, real)
+    return _results.FloatInfo(bits, eps, largest, -largest, smallest, real)
 
 
 def iinfo(type, /):
@@ -87,15 +83,15 @@ def iinfo(type, /):
         raise ValueError(f"iinfo: {t} is not an integer type")
     bits = 8 * t.itemsize
     if isdtype(t, "unsigned integer"):
-        return iinfo_object(bits, 2**bits - 1, 0, t)
-    return iinfo_object(bits, 2 ** (bits - 1) - 1, -(2 ** (bits - 1)), t)
+        return _results.IntegerInfo(bits, 2**bits - 1, 0, t)
+    return _results.IntegerInfo(bits, 2 ** (bits - 1) - 1, -(2 ** (bits - 1)), t)
 
 
 class _Info:
     """What __array_namespace_info__ returns."""
 
     def capabilities(self):
-        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 8}
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self):
         return "cpu"

@@ -1,16 +1,8 @@
 """The standard's linalg extension: real matrices by the library's ops, complex ones on the host."""
-from collections import namedtuple
-
-from . import _core
+from . import _core, _functions, _results
 from . import _array_api as xp
-from ._functions import _call, abs, conj, sqrt
+from ._functions import _call, abs, conj, log, sqrt
 from ._array_api import matmul, matrix_transpose, tensordot, vecdot, inf  # noqa: F401
-
-EighResult = namedtuple("EighResult", "eigenvalues eigenvectors")
-EigResult = namedtuple("EigResult", "eigenvalues eigenvectors")
-QRResult = namedtuple("QRResult", "Q R")
-SlogdetResult = namedtuple("SlogdetResult", "sign logabsdet")
-SVDResult = namedtuple("SVDResult", "U S Vh")
 
 
 class LinAlgError(ValueError):
@@ -57,7 +49,7 @@ def cholesky(x, /, *, upper=False):
 
 def cross(x1, x2, /, *, axis=-1):
     """The cross product of vectors of 3 numbers along an axis; the others broadcast."""
-    n = xp.max_of(x1.ndim, x2.ndim)
+    n = xp._max_of(x1.ndim, x2.ndim)
     if x1.ndim == 0 or x2.ndim == 0 or x1.shape[axis] != 3 or x2.shape[axis] != 3:
         raise ValueError(f"cross: expected 3 numbers along axis {axis}, got shapes {x1.shape} and {x2.shape}")
     x1, x2 = xp.broadcast_arrays(x1, x2)
@@ -69,7 +61,10 @@ def cross(x1, x2, /, *, axis=-1):
 def det(x, /):
     """The determinant."""
     x = _matrix(x, "det", square=True)
-    return xp.astype(_core.complex_lu(x)[2], x.dtype) if _is_complex(x) else _call("det", x)
+    if not _is_complex(x):
+        return _call("det", x)
+    sign, pivots = _core.complex_lu(x)
+    return xp.astype(sign * xp.prod(pivots, axis=-1), x.dtype)
 
 
 def diagonal(x, /, *, offset=0):
@@ -81,9 +76,9 @@ def eigh(x, /):
     """Eigenvalues, ascending, and eigenvectors in columns, of symmetric or Hermitian matrices."""
     x = _matrix(x, "eigh", square=True)
     if not _is_complex(x):
-        return EighResult(*_call("eigh", x, False))
+        return _results.EighResult(*_call("eigh", x, False))
     values, vectors = _core.complex_eigh(x)
-    return EighResult(xp.astype(values, _real(x)), xp.astype(vectors, x.dtype))
+    return _results.EighResult(xp.astype(values, _real(x)), xp.astype(vectors, x.dtype))
 
 
 def eigvalsh(x, /):
@@ -104,9 +99,9 @@ def eig(x, /):
     x = _matrix(x, "eig", square=True)
     if not _is_complex(x):
         values_re, values_im, vectors_re, vectors_im = _call("eig", x)
-        return EigResult(_joined(values_re, values_im), _joined(vectors_re, vectors_im))
+        return _results.EigResult(_joined(values_re, values_im), _joined(vectors_re, vectors_im))
     values, vectors = _core.complex_eig(x)
-    return EigResult(xp.astype(values, x.dtype), xp.astype(vectors, x.dtype))
+    return _results.EigResult(xp.astype(values, x.dtype), xp.astype(vectors, x.dtype))
 
 
 def eigvals(x, /):
@@ -161,7 +156,7 @@ def matrix_power(x, n, /):
 
 def _tolerance(s, x, rtol):
     if rtol is None:
-        rtol = xp.finfo(x.dtype).eps * xp.max_of(x.shape[-1], x.shape[-2])
+        rtol = xp.finfo(x.dtype).eps * xp._max_of(x.shape[-1], x.shape[-2])
     largest = xp.max(s, axis=-1, keepdims=True) if s.shape[-1] else xp.zeros(s.shape[:-1] + (1,), dtype=s.dtype)
     if isinstance(rtol, _core.Array):
         rtol = xp.astype(xp.expand_dims(rtol, -1), s.dtype)
@@ -197,18 +192,19 @@ def qr(x, /, *, mode="reduced"):
     if mode not in ("reduced", "complete"):
         raise ValueError(f"qr: mode must be 'reduced' or 'complete', got {mode!r}")
     if not _is_complex(x):
-        return QRResult(*_call("qr", x, mode))
+        return _results.QRResult(*_call("qr", x, mode))
     q, r = _core.complex_qr(x, mode == "complete")
-    return QRResult(xp.astype(q, x.dtype), xp.astype(r, x.dtype))
+    return _results.QRResult(xp.astype(q, x.dtype), xp.astype(r, x.dtype))
 
 
 def slogdet(x, /):
     """The determinant as its sign and the logarithm of its absolute value."""
     x = _matrix(x, "slogdet", square=True)
     if not _is_complex(x):
-        return SlogdetResult(*_call("slogdet", x))
-    s, l, _ = _core.complex_lu(x)
-    return SlogdetResult(xp.astype(s, x.dtype), xp.astype(l, _real(x)))
+        return _results.SlogdetResult(*_call("slogdet", x))
+    s, pivots = _core.complex_lu(x)
+    s = s * xp.prod(_functions.sign(pivots), axis=-1)
+    return _results.SlogdetResult(xp.astype(s, x.dtype), xp.astype(xp.sum(log(abs(pivots)), axis=-1), _real(x)))
 
 
 def solve(x1, x2, /):
@@ -236,9 +232,9 @@ def svd(x, /, *, full_matrices=True):
     """x = U diag(S) Vh, with S descending."""
     x = _matrix(x, "svd")
     if not _is_complex(x):
-        return SVDResult(*_call("svd", x, full_matrices))
+        return _results.SVDResult(*_call("svd", x, full_matrices))
     u, s, vh = _core.complex_svd(x, full_matrices)
-    return SVDResult(xp.astype(u, x.dtype), xp.astype(s, _real(x)), xp.astype(vh, x.dtype))
+    return _results.SVDResult(xp.astype(u, x.dtype), xp.astype(s, _real(x)), xp.astype(vh, x.dtype))
 
 
 def svdvals(x, /):

@@ -13,7 +13,23 @@ def _reduction(function):
     return method
 
 
-for _name in ("sum", "prod", "mean", "std", "var", "min", "max", "any", "all", "argmax", "argmin"):
+def _sum(how):
+    def method(self, axis=None, *, dtype=None, keepdims=False):
+        return _core.reduce(how, self, axis, keepdims, dtype)
+    return method
+
+
+def _extreme(how):
+    def method(self, axis=None, *, keepdims=False):
+        return _core.reduce(how, self, axis, keepdims, None)
+    return method
+
+
+for _how, _name in enumerate(("sum", "prod", "max", "min", "any", "all")):  # without calls in between
+    _made = (_sum if _how < 2 else _extreme)(_how)
+    _made.__name__, _made.__doc__ = _name, getattr(xp, _name).__doc__
+    setattr(Array, _name, _made)
+for _name in ("mean", "std", "var", "argmax", "argmin"):
     setattr(Array, _name, _reduction(getattr(xp, _name)))
 Array.cumsum = _reduction(xp.cumulative_sum)
 Array.cumprod = _reduction(xp.cumulative_prod)
@@ -22,6 +38,18 @@ Array.cumprod = _reduction(xp.cumulative_prod)
 def _method(function):
     setattr(Array, function.__name__, function)
     return function
+
+
+Array.mT = property(xp.matrix_transpose)
+Array.real = property(xp.real)
+Array.imag = property(xp.imag)
+Array.itemsize = property(lambda self: self.dtype.itemsize, doc="Bytes of an element.")
+Array.nbytes = property(lambda self: self.size * self.dtype.itemsize, doc="Bytes of all elements.")
+
+
+@_method
+def __complex__(self):
+    return complex(self.item())
 
 
 @_method
@@ -237,12 +265,14 @@ def _unpickle(version, dtype, shape, data):
     """Makes the array that __reduce__ wrote; later versions read what earlier ones wrote."""
     if version != 1:
         raise ValueError(f"pickle: this array was written by a later version of freight (format {version}, expected 1)")
-    return _core.from_bytes(data, dtype, shape)
+    return _core.reshape(_core.reinterpreted(xp.asarray(memoryview(data), copy=True), dtype), shape, None)
 
 
 @_method
 def __reduce__(self):
-    return _unpickle, (1, self.dtype.name, self.shape, _core.to_bytes(self))
+    x = _core.to_host(self).copy()
+    bits = _core.reinterpreted(x, _core.uint16) if x.dtype == _core.bfloat16 else x  # which has no buffer format
+    return _unpickle, (1, x.dtype.name, x.shape, memoryview(bits).tobytes())
 
 
 def _dtype_named(name):

@@ -1,18 +1,29 @@
-"""Functions of functions: jit, grad, value_and_grad, plan. Their arguments and results are arrays, nested in tuples, lists
-and dicts."""
+"""Functions of functions: jit, grad, value_and_grad, custom_gradient, autocast, plan. Their arguments and results are
+arrays, nested in tuples, lists and dicts."""
 import functools
 import threading
 
+from . import _array_api as xp
 from . import _core
 from ._array_api import asarray
 from ._core import Array
 
 
-_recording = threading.local()  # .depth: calls of functions whose gradients are wanted, in this thread
+class _State(threading.local):
+    depth = 0  # calls of functions whose gradients are wanted
+    compute = _core.float32  # of the innermost autocast
+
+    def __init__(self):
+        self.rules = []  # of custom gradients, as long as gradients are wanted
+        self.outer = []  # what `compute` is outside of each autocast
+
+
+_state = _State()
 
 
 def _flatten(value, leaves):
-    """Puts the arrays into `leaves`; returns a description of the rest, which is hashable where the rest is."""
+    """Puts the arrays into `leaves`; returns a description of the rest, which is hashable where the rest is. The C++
+    function `collect` reads it too."""
     if isinstance(value, Array):
         leaves.append(value)
         return Array
@@ -20,15 +31,15 @@ def _flatten(value, leaves):
         return (type(value), tuple(_flatten(v, leaves) for v in value))
     if isinstance(value, dict):
         return (dict, tuple((k, _flatten(v, leaves)) for k, v in value.items()))
-    return ("static", value)
+    return (type(value), value, "static")
 
 
 def _unflatten(structure, leaves):
     if structure is Array:
         return next(leaves)
+    if len(structure) == 3:
+        return structure[1]
     kind, content = structure
-    if kind == "static":
-        return content
     if kind is dict:
         return {k: _unflatten(v, leaves) for k, v in content}
     items = [_unflatten(v, leaves) for v in content]
@@ -45,6 +56,45 @@ def _as_leaves(value):
     return asarray(value) if not isinstance(value, Array) and hasattr(value, "__dlpack__") else value
 
 
+_MOST_ENTRIES = 128  # of one function: the oldest one goes first
+
+
+class _Traced:
+    """A function that is traced, and what its traces returned."""
+
+    def __init__(self, function, structure):
+        self.function, self.structure, self.count = function, structure, 0
+        self.outputs = {}  # the structure of the results, by the types of the arguments
+        self.output = None  # the structure where all have the same
+
+    def __call__(self, inputs):
+        args, kwargs = _unflatten(self.structure, iter(inputs))
+        results = []
+        output = _flatten(self.function(*args, **kwargs), results)
+        self.outputs[self._types(inputs)] = output
+        self.output = output if all(o == output for o in self.outputs.values()) else None
+        self.count += 1
+        return results
+
+    @staticmethod
+    def _types(leaves):
+        return tuple((x.dtype, x.shape) for x in leaves)
+
+    def results(self, leaves, results):
+        output = self.output if self.output is not None else self.outputs[self._types(leaves)]
+        return results[0] if output is Array else _unflatten(output, iter(results))
+
+
+class _Entry:
+    """What is compiled for one structure of arguments and one type of arithmetic. The traced function must not lead back
+    here: the garbage collector does not see what the compiled one holds."""
+
+    def __init__(self, function, structure, device, deterministic, compute):
+        self.structure, self.compute = structure, compute
+        self.traced = _Traced(function, structure)
+        self.compiled = _core.Compiled(self.traced, device, deterministic, compute)
+
+
 class Jit:
     """A function that is traced once per signature of its arguments, planned and replayed; made by jit."""
 
@@ -53,46 +103,47 @@ class Jit:
         self._function = function
         self._device = device
         self._deterministic = deterministic
-        self._compiled = {}
+        self._entries = {}
+        self._last = None  # the entry of the last call
         self.recompilations = []  # why each trace after the first was made
 
     def _prepared(self, arguments, keywords):
+        leaves, last = [], self._last
+        if last is not None and last.compute is _state.compute and _core.collect(last.structure, (arguments, keywords), leaves):
+            return last, leaves
         leaves = []
         structure = _flatten(_as_leaves((arguments, keywords)), leaves)
+        compute = _state.compute
         try:
-            entry = self._compiled.get(structure)
+            entry = self._entries.get((structure, compute))
         except TypeError as error:
             raise TypeError(f"jit: arguments must be arrays, numbers, strings, or tuples, lists and dicts of these: {error}") from None
         if entry is None:
-            output, function = {}, self._function
-
-            def body(inputs):
-                args, kwargs = _unflatten(structure, iter(inputs))
-                results = []
-                output["structure"] = _flatten(function(*args, **kwargs), results)
-                return results
-
-            entry = (_core.Compiled(body, self._device, self._deterministic), output)
-            if self._compiled:
-                self.recompilations.append("other structure or other values that are not arrays")
-            self._compiled[structure] = entry
+            entry = _Entry(self._function, structure, self._device, self._deterministic, compute)
+            if self._entries:
+                self.recompilations.append("other structure, other values that are not arrays, or another autocast")
+                if len(self._entries) == _MOST_ENTRIES:
+                    del self._entries[next(iter(self._entries))]
+            self._entries[structure, compute] = entry
+        self._last = entry
         return entry, leaves
 
     def __call__(self, *arguments, **keywords):
-        if _core.compiling() or getattr(_recording, "depth", 0):  # its operations are a part of what is traced
+        if _state.depth or _core.compiling():  # its operations are a part of what is traced
             return self._function(*arguments, **keywords)
-        (compiled, output), leaves = self._prepared(arguments, keywords)
-        before = compiled.traces()
-        results = compiled.call(leaves)
-        if compiled.traces() != before and before:
+        entry, leaves = self._prepared(arguments, keywords)
+        traced = entry.traced
+        before = traced.count
+        results = entry.compiled.call(leaves)
+        if traced.count != before and before:
             types = ", ".join(f"{x.dtype}{list(x.shape)}" for x in leaves)
             self.recompilations.append(f"other shapes or element types: {types}")
-        return _unflatten(output["structure"], iter(results))
+        return traced.results(leaves, results)
 
     def plan(self, *arguments, **keywords):
         """What a call would do: memory, work and kernels. Nothing is run."""
-        (compiled, _), leaves = self._prepared(arguments, keywords)
-        return Plan(compiled.plan(leaves))
+        entry, leaves = self._prepared(arguments, keywords)
+        return Plan(entry.compiled.plan(leaves))
 
     def __get__(self, instance, owner=None):
         return self if instance is None else functools.partial(self, instance)
@@ -154,15 +205,19 @@ def value_and_grad(function, argnums=0, has_aux=False):
             # The function gets arrays of its own: what it writes to them changes none that gradients are taken by.
             arguments[n] = _unflatten(structure, iter([_core.as_leaf(x) for x in traced[at:at + count]]))
             at += count
-        _recording.depth = getattr(_recording, "depth", 0) + 1
+        _state.depth += 1
         try:
             value = function(*arguments, **keywords)
+            loss = value[0] if has_aux else value
+            if not isinstance(loss, Array):
+                raise TypeError(f"grad: the function must return a scalar array, got {type(loss)}")
+            found = _core.gradients(loss, traced, True)
         finally:
-            _recording.depth -= 1
-        loss = value[0] if has_aux else value
-        if not isinstance(loss, Array):
-            raise TypeError(f"grad: the function must return a scalar array, got {type(loss)}")
-        found = _core.gradients(loss, traced, True)
+            _state.depth -= 1
+            if not _state.depth:
+                for rule in _state.rules:
+                    rule.forget()
+                _state.rules.clear()
         done = all(on_host) and not _core.compiling()
         if done:
             found = [_core.to_host(g) for g in found]
@@ -188,3 +243,139 @@ def grad(function, argnums=0, has_aux=False):
         return (grads, value[1]) if has_aux else grads
 
     return wrapped
+
+
+def _kind_of(value):
+    """For messages while a function is traced, when arrays have no elements."""
+    return f"{type(value).__name__} of {len(value)}" if isinstance(value, (list, tuple, dict)) else type(value).__name__
+
+
+class _Rule:
+    """One call of a function with a custom gradient, while gradients are wanted.
+
+    Gradients are walked back from the results to the arguments. On the way stand the results, behind which lies a number
+    that all of them lead to, and behind it the arguments: what arrives at the results is kept, at the number the
+    function's gradient is computed from it, and the arguments get that in place of what arrives at them.
+    """
+
+    def __init__(self, function, backward, arguments):
+        self.name, self.backward, self.arguments = function.__qualname__, backward, arguments
+        self.arrived, self.found = {}, []
+
+    def attach(self, value, leaves):
+        self.results = []
+        self.structure = _flatten(value, self.results)
+        number = None
+        for i, x in enumerate(leaves):
+            if x._on_host or not xp.isdtype(x.dtype, "real floating"):
+                continue
+            x = _core.changed_gradient(x, functools.partial(self._of_argument, i))
+            empty = xp.sum(xp.astype(xp.reshape(x, (-1,))[:0], xp.float32))
+            number = empty if number is None else number + empty
+        if number is None:
+            return value
+        number = _core.changed_gradient(number, self._compute)
+        led = []
+        for i, y in enumerate(self.results):
+            if xp.isdtype(y.dtype, "real floating"):
+                y = _core.changed_gradient(_core.led_gradient(y, number), functools.partial(self._of_result, i))
+            led.append(y)
+        return _unflatten(self.structure, iter(led))
+
+    def _of_result(self, i, gradient):
+        self.arrived[i] = gradient
+        return gradient
+
+    def _compute(self, gradient):
+        arrived = [self.arrived[i] if i in self.arrived else xp.zeros(y.shape, dtype=y.dtype)
+                   for i, y in enumerate(self.results)]
+        self.arrived.clear()
+        found = self.backward(_unflatten(self.structure, iter(arrived)))
+        if len(self.arguments) == 1 and not (isinstance(found, tuple) and (
+                len(found) == 1 or not isinstance(self.arguments[0], (tuple, list, dict)))):
+            found = (found,)
+        if not isinstance(found, (tuple, list)) or len(found) != len(self.arguments):
+            raise TypeError(f"custom_gradient: the gradient of {self.name} must be a tuple with one entry per positional "
+                            f"argument, {len(self.arguments)}: got {_kind_of(found)}")
+        self.found = []
+        for n, (argument, g) in enumerate(zip(self.arguments, found)):
+            self._match(argument, g, f"argument {n}")
+        return gradient
+
+    def _match(self, argument, gradient, place):
+        """Appends the gradients of an argument's arrays."""
+        if isinstance(argument, (list, tuple, dict)):
+            keys = list(argument) if isinstance(argument, dict) else range(len(argument))
+            if gradient is not None and (isinstance(gradient, Array) or len(gradient) != len(keys)):
+                raise TypeError(f"custom_gradient: the gradient of {self.name} for {place} must have the same structure as it: "
+                                f"got {_kind_of(gradient)}")
+            for k in keys:
+                self._match(argument[k], None if gradient is None else gradient[k], f"{place}, {k!r}")
+        elif isinstance(argument, Array):
+            if not isinstance(gradient, (Array, int, float, type(None))):
+                raise TypeError(f"custom_gradient: the gradient of {self.name} for {place} must be an array: got "
+                                f"{_kind_of(gradient)}")
+            if not isinstance(gradient, Array):
+                gradient = xp.full(argument.shape, 0.0 if gradient is None else gradient, dtype=argument.dtype)
+            if gradient.shape != argument.shape:
+                raise ValueError(f"custom_gradient: the gradient of {self.name} for {place} has shape {gradient.shape}, "
+                                 f"expected {argument.shape}")
+            self.found.append(xp.astype(gradient, argument.dtype, copy=False))
+
+    def _of_argument(self, i, gradient):
+        return self.found[i]
+
+    def forget(self):
+        """Lets go of all arrays: the traces that hold the rule are held by them."""
+        self.__dict__.clear()
+
+
+def custom_gradient(function):
+    """A function with a gradient of its own. It returns its value and a function that takes the gradient of the value and
+    returns those of the positional arguments, one per argument, in the argument's structure; None is zero. Also a
+    decorator: @freight.custom_gradient."""
+
+    @functools.wraps(function)
+    def wrapped(*arguments, **keywords):
+        found = function(*arguments, **keywords)
+        if not isinstance(found, tuple) or len(found) != 2 or not callable(found[1]):
+            raise TypeError(f"custom_gradient: {function.__qualname__} must return its value and a function of the value's "
+                            f"gradient, got {type(found)}")
+        if not _state.depth:
+            return found[0]
+        leaves = []
+        _flatten(arguments, leaves)
+        rule = _Rule(function, found[1], arguments)
+        _state.rules.append(rule)
+        return rule.attach(found[0], leaves)
+
+    return wrapped
+
+
+class autocast:
+    """While it lasts, compiled functions that are called compute matrix products and convolutions in a 16-bit type, with
+    what lies between them; arguments, results, sums and losses keep theirs. A context, and a decorator of functions:
+    `with freight.autocast(freight.bfloat16): loss = step(w, x)`."""
+
+    def __init__(self, dtype=_core.bfloat16, enabled=True):
+        self._dtype = _core.as_dtype(dtype) if enabled else _core.float32
+        if self._dtype not in (_core.bfloat16, _core.float16, _core.float32):
+            raise ValueError(f"autocast: dtype must be bfloat16 or float16, got {self._dtype}")
+
+    def __enter__(self):
+        if _core.compiling():
+            raise TypeError("autocast: inside of a compiled function it has no effect: put it around the call, or "
+                            "@freight.autocast(dtype) above @freight.jit")
+        _state.outer.append(_state.compute)
+        _state.compute = self._dtype
+        return self
+
+    def __exit__(self, *exception):
+        _state.compute = _state.outer.pop()
+
+    def __call__(self, function):
+        @functools.wraps(function)
+        def wrapped(*arguments, **keywords):
+            with autocast(self._dtype):
+                return function(*arguments, **keywords)
+        return wrapped

@@ -1,4 +1,4 @@
 """The version of the package, which is that of the library."""
 from . import _core
 
-__version__ = _core.config()["version"]
+__version__ = _core.config()[0]

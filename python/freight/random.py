@@ -27,14 +27,20 @@ def _shape(shape):
     return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
+def _drawn(is_uniform, shape, key):
+    if key is not None and (not isinstance(key, _core.Array) or key.dtype != xp.int64 or key.shape != (2,)):
+        raise TypeError(f"random: a key is two int64 numbers, made by freight.random.key(seed): got {key!r}")
+    return _core.random(is_uniform, shape, key)
+
+
 def uniform(shape=(), low=0.0, high=1.0, *, dtype=float32, key=None):
     """Numbers in [low, high)."""
-    return astype(_core.random(True, _shape(shape), key) * (high - low) + low, dtype, copy=False)
+    return astype(_drawn(True, _shape(shape), key) * (high - low) + low, dtype, copy=False)
 
 
 def normal(shape=(), mean=0.0, std=1.0, *, dtype=float32, key=None):
     """Normally distributed numbers."""
-    return astype(_core.random(False, _shape(shape), key) * std + mean, dtype, copy=False)
+    return astype(_drawn(False, _shape(shape), key) * std + mean, dtype, copy=False)
 
 
 def randint(low, high=None, shape=(), *, key=None):
@@ -43,20 +49,20 @@ def randint(low, high=None, shape=(), *, key=None):
         low, high = 0, low
     if not 0 < high - low <= 2**24:
         raise ValueError(f"randint: the range must have 1 to 2^24 numbers, got [{low}, {high})")
-    drawn = astype(_core.random(True, _shape(shape), key) * float(high - low), xp.int64)
+    drawn = astype(_drawn(True, _shape(shape), key) * float(high - low), xp.int64)
     return xp.minimum(drawn, high - low - 1) + low
 
 
 def bernoulli(p, shape=(), *, key=None):
     """bool, true with probability p."""
-    return _core.random(True, _shape(shape), key) < p
+    return _drawn(True, _shape(shape), key) < p
 
 
 def permutation(n, *, key=None):
     """int64: 0, 1, ..., n - 1 in random order; of an array, its rows."""
     if isinstance(n, _core.Array):
         return xp.take(n, permutation(n.shape[0], key=key), axis=0)
-    return xp.argsort(_core.random(True, (n,), key), stable=True)
+    return xp.argsort(_drawn(True, (n,), key), stable=True)
 
 
 def choice(n, shape=(), *, replace=True, key=None):

@@ -328,8 +328,8 @@ nb::object in_place(const Elementwise& f, nb::handle left, nb::handle right) {
     // A traced array gets the new value; the write is part of the function.
     need_no_views(*a.array);
     const Tensor y = traced_binary(f, a, b, dtype);
-    if (y.shape() != a.array->shape())
-      raise<ValueError>(f.name, " in place: the result has shape ", to_string(y.shape()), ", the array ",
+    if (Shape(y.shape()) != a.array->shape())
+      raise<ValueError>(f.name, " in place: the result has shape ", to_string(Shape(y.shape())), ", the array ",
                         to_string(a.array->shape()));
     if (!a.traced()) raise<TypeError>(f.name, " in place: a host array cannot take a traced value: return it instead");
     a.array->tensor = y;
@@ -378,14 +378,10 @@ nb::object element_object(const View& x, const char* at) {
 // Indexing.
 namespace {
 
-std::optional<int64_t> end_of(nb::handle h, const char* name) {
-  const nb::object o = nb::getattr(h, name);
-  if (o.is_none()) return std::nullopt;
-  const nb::object n = nb::steal(PyNumber_Index(o.ptr()));
-  if (!n.is_valid()) throw nb::python_error();
-  int overflow = 0;
-  const long long v = PyLong_AsLongLongAndOverflow(n.ptr(), &overflow);
-  return overflow ? (overflow > 0 ? INT64_MAX / 2 : INT64_MIN / 2) : v;
+SliceIndex slice_of(nb::handle h) {
+  Py_ssize_t start = 0, stop = 0, step = 0;
+  if (PySlice_Unpack(h.ptr(), &start, &stop, &step) < 0) throw nb::python_error();
+  return {start, stop, step};
 }
 
 nb::object converted(nb::handle h) { return nb::module_::import_("freight").attr("asarray")(h); }
@@ -394,7 +390,7 @@ IndexItem item_of(nb::handle h) {
   PyObject* o = h.ptr();
   if (o == Py_None) return NewAxisIndex{};
   if (o == Py_Ellipsis) return EllipsisIndex{};
-  if (PySlice_Check(o)) return SliceIndex{end_of(h, "start"), end_of(h, "stop"), end_of(h, "step")};
+  if (PySlice_Check(o)) return slice_of(h);
   if (PyBool_Check(o)) {
     View mask(DType::boolean, Shape{});
     *mask.data = o == Py_True;
@@ -430,86 +426,32 @@ std::vector<IndexItem> items_of(nb::handle key) {
   return items;
 }
 
-// x[...] of the library, in which an array index may be traced.
-Tensor traced_item(const PyArray& x, nb::handle key) {
-  Tensor y = tensor_of(x);
-  std::vector<nb::object> keys;
-  if (PyTuple_Check(key.ptr())) {
-    for (nb::handle h : nb::borrow<nb::tuple>(key)) keys.push_back(nb::borrow(h));
-  } else {
-    keys.push_back(nb::borrow(key));
-  }
-  int named = 0;
-  for (const nb::object& k : keys) named += !k.is_none() && k.ptr() != Py_Ellipsis;
-  int axis = 0;
-  std::optional<Tensor> rows;
-  for (const nb::object& k : keys) {
-    if (PyArray* a = array_or_null(k)) {
-      if (a->dtype() == DType::boolean)
-        raise<TypeError>("x[mask]: the number of elements is unknown in jit and grad: use where");
-      if (rows) raise<TypeError>("x[...]: one index array at a time in jit and grad");
-      rows = freight::cast(tensor_of(*a), DType::i64);
-      y = invoke_named("gather", {y, *rows, int64_t{axis}});
-      axis += rows->rank();
-      continue;
-    }
-    const IndexItem item = item_of(k);
-    if (const auto* n = std::get_if<int64_t>(&item)) {
-      y = invoke_named("select", {y, int64_t{axis}, *n});
-    } else if (const auto* s = std::get_if<SliceIndex>(&item)) {
-      const SliceRange r = resolve(*s, y.dim(axis));
-      if (r.step < 0) {
-        y = invoke_named("flip", {y, int64_t{axis}});
-        const int64_t size = y.dim(axis), first = size - 1 - r.start;
-        y = invoke_named("slice", {y, int64_t{axis}, first, std::min(size, first + r.length * -r.step), -r.step});
-      } else {
-        y = invoke_named("slice",
-                         {y, int64_t{axis}, r.start, std::min(y.dim(axis), r.start + r.length * r.step), r.step});
-      }
-      ++axis;
-    } else if (std::holds_alternative<EllipsisIndex>(item)) {
-      axis += y.rank() - axis - named;
-    } else if (std::holds_alternative<NewAxisIndex>(item)) {
-      y = invoke_named("unsqueeze", {y, int64_t{axis++}});
-    } else {
-      raise<TypeError>("x[...]: this index does not work in jit and grad");
-    }
-    named -= !k.is_none() && k.ptr() != Py_Ellipsis;
-  }
-  return y;
-}
-
-// The write as a function: the elements at the places that the key names, which are known while tracing.
-void set_traced_item(PyArray& x, nb::handle key, nb::handle value) {
-  need_no_views(x);
-  if (has_traced(key))
-    raise<TypeError>("x[...] = v: a traced index does not work here: use freight.index_put or where");
-  const Shape shape = x.tensor.shape();
-  View places(DType::i64, shape);
-  for (int64_t i = 0; i < shape.numel(); ++i) reinterpret_cast<int64_t*>(places.data)[i] = i;
-  places = contiguous(gather(select(places, items_of(key))));
-  const nb::object keep = operand_of(value).valid() ? nb::borrow(value) : converted(value);
-  Tensor updates = tensor_in(operand_of(keep), x.dtype());
-  updates = invoke_named("broadcast_to", {updates, places.shape.vector()});
-  const std::vector<int64_t> flat{-1};
-  updates = invoke_named("reshape", {updates, flat});
-  const Tensor index(to_array(reshaped(places, Shape{places.numel()})));
-  const Tensor written =
-      invoke_named("scatter", {invoke_named("reshape", {x.tensor, flat}), index, updates, int64_t{0}});
-  x.tensor = invoke_named("reshape", {written, shape.vector()});
-}
-
 }  // namespace
 
-nb::object get_item(PyArray& x, nb::handle key) {
-  if (has_traced(key)) return wrap(traced_item(x, key));
-  if (!x.on_host()) return wrap_view(x, traced_item(x, key));
+nb::object traced(const char* function) { return nb::module_::import_("freight._traced").attr(function); }
+
+nb::object get_item(nb::handle self, nb::handle key) {
+  PyArray& x = *nb::inst_ptr<PyArray>(self);
+  if (!x.on_host() || has_traced(key)) {
+    nb::object y = traced("item")(self, key);
+    if (!has_traced(key)) x.viewed = nb::inst_ptr<PyArray>(y)->viewed = true;
+    return y;
+  }
   if (PyLong_CheckExact(key.ptr()) && x.view.rank() > 0) return wrap(selected(x.view, 0, integer_of(key, "index")));
+  if (PySlice_Check(key.ptr()) && x.view.rank() > 0) return wrap(sliced(x.view, 0, slice_of(key)));
   return wrap(gather(select(x.view, items_of(key))));
 }
 
-void set_item(PyArray& x, nb::handle key, nb::handle value) {
-  if (!x.on_host()) return set_traced_item(x, key, value);
+void set_item(nb::handle self, nb::handle key, nb::handle value) {
+  PyArray& x = *nb::inst_ptr<PyArray>(self);
+  if (!x.on_host()) {
+    need_no_views(x);
+    if (has_traced(key))
+      raise<TypeError>("x[...] = v: a traced index does not work here: use freight.index_put or where");
+    const nb::object y = traced("written")(self, key, value);
+    x.tensor = nb::inst_ptr<PyArray>(y)->tensor;
+    return;
+  }
   PyArray* v = array_or_null(value);
   View from;
   nb::object keep;

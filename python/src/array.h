@@ -25,7 +25,7 @@ struct PyArray {
   bool viewed = false;
   bool on_host() const { return view.block != nullptr; }
   DType dtype() const { return on_host() ? view.dtype : tensor.dtype(); }
-  const Shape& shape() const { return on_host() ? view.shape : tensor.shape(); }
+  Shape shape() const { return on_host() ? view.shape : Shape(tensor.shape()); }
 };
 
 // freight.dtype: one object per element type.
@@ -52,6 +52,7 @@ const View& host(const PyArray& a);
 Tensor tensor_of(const PyArray& a);
 Tensor borrowed_tensor(const PyArray& a);  // for operations that are done before the call returns
 bool has_traced(nb::handle values);        // a tensor, or a tuple or list that has one
+nb::object traced(const char* function);   // of freight/_traced.py, for tensors
 
 // None gives `usual`. Accepts freight's types, Python's, names, and NumPy's.
 std::optional<DType> dtype_of(nb::handle h);
@@ -92,10 +93,10 @@ std::vector<PyType_Slot> operator_slots();
 // Makes a Python exception of the C++ one that is being handled.
 void set_python_error();
 void add_buffer_slots(std::vector<PyType_Slot>& slots);
-nb::object get_item(PyArray& x, nb::handle key);
-void set_item(PyArray& x, nb::handle key, nb::handle value);
+nb::object get_item(nb::handle x, nb::handle key);
+void set_item(nb::handle x, nb::handle key, nb::handle value);
 // The only element of x as a Python number, and as a truth value; `what` names the conversion in errors.
-nb::object scalar_only(PyArray& x, const char* what);
+nb::object scalar_only(const PyArray& x, const char* what);
 bool truth(PyArray& x);
 nb::object matmul(nb::handle a, nb::handle b, bool as_operator);
 nb::object element_object(const View& x, const char* at);

@@ -1,5 +1,5 @@
 // Makes loops over elements of a functor: Op::f(a), or Op::f(a, b), constrained to the element types that it takes. The
-// 16-bit floating types are computed in float.
+// 16-bit floating types are computed in float, complex64 in complex128.
 #pragma once
 #include <cmath>
 #include <concepts>
@@ -25,7 +25,9 @@ template <class T>
 concept Bits = Int<T> || std::is_same_v<T, bool>;
 
 template <class T>
-using ComputedIn = std::conditional_t<kIsHalf<T>, float, T>;
+using ComputedIn =
+    std::conditional_t<kIsHalf<T>, float,
+                       std::conditional_t<std::is_same_v<T, std::complex<float>>, std::complex<double>, T>>;
 // Integer arithmetic wraps around.
 template <Int T>
 using Wrapping = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
@@ -43,9 +45,21 @@ concept BinaryOn = kTakes<Op, T> && requires(ComputedIn<T> a) {
   Op::f(a, a);
 };
 
-// The stored type of a result: the operands' where it was computed in float for them.
+// The stored type of a result: the operands', or that of their parts, where it was computed in a wider one for them.
 template <class T, class R>
-using Stored = std::conditional_t<kIsHalf<T> && std::is_same_v<R, float>, T, R>;
+struct StoredAs {
+  using type = std::conditional_t<kIsHalf<T> && std::is_same_v<R, float>, T, R>;
+};
+template <>
+struct StoredAs<std::complex<float>, std::complex<double>> {
+  using type = std::complex<float>;
+};
+template <>
+struct StoredAs<std::complex<float>, double> {
+  using type = float;
+};
+template <class T, class R>
+using Stored = typename StoredAs<T, R>::type;
 
 template <class T>
 ComputedIn<T> load(const char* at) {

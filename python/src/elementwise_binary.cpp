@@ -25,7 +25,10 @@ FREIGHT_ARITHMETIC(multiply, *)
 #undef FREIGHT_ARITHMETIC
 
 struct divide {
-  static auto f(Floating auto a, Floating auto b) { return a / b; }
+  static auto f(Float auto a, Float auto b) { return a / b; }
+  static std::complex<double> f(std::complex<double> a, std::complex<double> b) {
+    return std::complex<double>(std::complex<long double>(a) / std::complex<long double>(b));
+  }
 };
 struct floor_divide {
   template <Int T>
@@ -98,7 +101,8 @@ struct power {
       }
       return y;
     }
-    const std::complex<double> exact = std::pow(std::complex<double>(a), std::complex<double>(b));
+    // The logarithm's error grows with the exponent.
+    const auto exact = std::pow(std::complex<long double>(a), std::complex<long double>(b));
     return {static_cast<R>(exact.real()), static_cast<R>(exact.imag())};
   }
 };
@@ -118,9 +122,10 @@ struct nextafter {
 struct logaddexp {
   template <Float T>
   static T f(T a, T b) {
-    if (a == b) return a + T(0.693147180559945309417232121458L);
-    const T high = std::fmax(a, b), distance = std::fabs(a - b);
-    return a != a || b != b ? a + b : high + std::log1p(std::exp(-distance));
+    using Wide = std::conditional_t<std::is_same_v<T, float>, double, long double>;  // the terms may cancel
+    if (a == b) return static_cast<T>(a + Wide(0.693147180559945309417232121458L));
+    const Wide high = std::fmax(a, b), distance = std::fabs(Wide(a) - b);
+    return static_cast<T>(a != a || b != b ? a + b : high + std::log1p(std::exp(-distance)));
   }
 };
 struct maximum {

@@ -26,10 +26,15 @@ FREIGHT_MATH(exp)
 FREIGHT_MATH(log)
 FREIGHT_MATH(sin)
 FREIGHT_MATH(sinh)
-FREIGHT_MATH(sqrt)
 FREIGHT_MATH(tan)
 #undef FREIGHT_MATH
 
+struct sqrt {
+  static auto f(Float auto a) { return std::sqrt(a); }
+  static std::complex<double> f(std::complex<double> a) {
+    return std::complex<double>(std::sqrt(std::complex<long double>(a)));
+  }
+};
 struct tanh {
   static auto f(Float auto a) { return std::tanh(a); }
   template <Complex T>

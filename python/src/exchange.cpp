@@ -130,7 +130,6 @@ View view_of(const DlTensor& t, bool writable, std::shared_ptr<void> owner) {
   if (!dtype)
     raise<TypeError>("from_dlpack: unknown element type: code ", int{t.dtype.code}, ", ", int{t.dtype.bits}, " bits, ",
                      t.dtype.lanes, " lanes");
-  if (t.rank > Shape::kMaxRank) raise<ValueError>("an array has at most ", Shape::kMaxRank, " axes: got ", t.rank);
   const Shape shape(t.shape, t.shape + t.rank);
   const Strides strides = t.strides ? Strides(t.strides, t.strides + t.rank) : contiguous_strides(shape);
   auto* first = static_cast<char*>(t.data) + t.byte_offset;
@@ -268,7 +267,6 @@ std::optional<View> imported(nb::handle object) {
   const nb::dlpack::dtype t = a.dtype();
   const std::optional<DType> dtype = dtype_of_dl({t.code, t.bits, t.lanes});
   if (!dtype) return std::nullopt;
-  if (a.ndim() > Shape::kMaxRank) raise<ValueError>("an array has at most ", Shape::kMaxRank, " axes: got ", a.ndim());
   Shape shape = Shape::filled(static_cast<int>(a.ndim()), 0), strides = shape;
   for (size_t i = 0; i < a.ndim(); ++i) {
     shape[static_cast<int>(i)] = static_cast<int64_t>(a.shape(i));
@@ -293,18 +291,6 @@ void bind_exchange(nb::module_& m) {
   m.def("imported", [](nb::handle object) -> nb::object {
     std::optional<View> v = imported(object);
     return v ? wrap(std::move(*v)) : nb::none();
-  });
-  m.def("from_bytes", [](nb::bytes bytes, nb::handle dtype, nb::handle shape) {
-    const DType type = *dtype_of(dtype);
-    View v(type, checked_shape(integers_of(shape, "shape"), type));
-    if (bytes.size() != static_cast<size_t>(v.numel()) * v.item_size())
-      raise<ValueError>("pickle: ", bytes.size(), " bytes are not an array of shape ", to_string(v.shape));
-    std::memcpy(v.data, bytes.data(), bytes.size());
-    return wrap(std::move(v));
-  });
-  m.def("to_bytes", [](nb::handle x) {
-    const View v = contiguous(host(array_of(x, "bytes")));
-    return nb::bytes(v.data, static_cast<size_t>(v.numel()) * v.item_size());
   });
 }
 

@@ -1,4 +1,5 @@
-// Fourier transforms along one axis by PocketFFT; Python's part pads, cuts and scales (freight/_fft.py).
+// Fourier transforms along one axis by PocketFFT, in f64 of all types; Python's part pads, cuts and scales
+// (freight/_fft.py).
 #include <nanobind/stl/string.h>
 
 #define POCKETFFT_NO_MULTITHREADING
@@ -21,8 +22,8 @@ pocketfft::shape_t sizes_of(const View& v) {
   return sizes;
 }
 
-template <class R>
-void transform(const std::string& kind, const View& x, View& y, size_t axis, bool forward, R factor) {
+void transform(const std::string& kind, const View& x, View& y, size_t axis, bool forward, double factor) {
+  using R = double;
   using Z = std::complex<R>;
   if (x.numel() == 0) return;
   if (kind == "c2c") {
@@ -43,20 +44,15 @@ nb::object fft(nb::handle h, const std::string& kind, int64_t axis, int64_t n, b
   if (!a.on_host()) raise<TypeError>("fft: transforms work neither in jit and grad nor on other devices");
   const DType given = a.dtype();
   if (!is_floating(given) && !is_complex(given)) raise<TypeError>("fft is not defined for ", python_name(given));
-  const bool single = size_of(real_type(given)) <= 4;
-  const DType real = single ? DType::f32 : DType::f64, whole = complex_type(real);
-  const View x = cast(a.view, kind == "r2c" ? real : whole);
+  const DType real = size_of(real_type(given)) <= 4 ? DType::f32 : DType::f64;
+  const View x = cast(a.view, kind == "r2c" ? DType::f64 : DType::c128);
   Shape shape = x.shape;
   const int at = checked_axis(axis, x.rank());
   if (kind == "r2c") shape[at] = n / 2 + 1;
   if (kind == "c2r") shape[at] = n;
-  View y(kind == "c2r" ? real : whole, shape);
-  if (single) {
-    transform<float>(kind, x, y, static_cast<size_t>(at), forward, static_cast<float>(factor));
-  } else {
-    transform<double>(kind, x, y, static_cast<size_t>(at), forward, factor);
-  }
-  return wrap(std::move(y));
+  View y(kind == "c2r" ? DType::f64 : DType::c128, shape);
+  transform(kind, x, y, static_cast<size_t>(at), forward, factor);
+  return wrap(real == DType::f64 ? std::move(y) : cast(y, kind == "c2r" ? real : complex_type(real)));
 }
 
 }  // namespace

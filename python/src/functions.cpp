@@ -46,58 +46,34 @@ nb::object reduce_array(int how, nb::handle h, nb::handle axis, bool keepdims, n
   PyArray& x = array_of(h, name);
   const std::vector<int> axes = axes_of(axis, x.shape().rank());
   const auto reduction = static_cast<Reduction>(how);
+  if (!x.on_host()) return traced("reduced")(name, h, axis, keepdims, dtype);
   DType result = x.dtype();
   const bool adds = reduction == Reduction::sum || reduction == Reduction::prod;
   if (adds) result = summed_type(result, dtype_of(dtype));
-  if (!x.on_host()) {
-    if (axes.empty()) return nb::borrow(h);
-    Tensor t = adds ? freight::cast(x.tensor, result) : x.tensor;
-    return wrap(freight::cast(invoke_named(name, {t, wide(axes), keepdims}),
-                              reduction == Reduction::any || reduction == Reduction::all ? DType::boolean : result));
-  }
   const bool converts = adds && dtype_of(dtype) && result != x.view.dtype;
   View y = reduce(reduction, converts ? cast(x.view, result) : x.view, axes, result);
   return wrap(keepdims ? std::move(y) : drop_axes(y, axes));
 }
 
+// Arrays of the host.
 nb::object running_array(int how, nb::handle h, int64_t axis, nb::handle dtype, bool include_initial) {
-  PyArray& x = array_of(h, how == 0 ? "cumulative_sum" : "cumulative_prod");
-  const int a = checked_axis(axis, x.shape().rank());
-  const DType result = summed_type(x.dtype(), dtype_of(dtype));
-  if (!x.on_host()) {
-    if (include_initial) raise<TypeError>("include_initial does not work in jit and grad: use concat");
-    return wrap(freight::cast(
-        invoke_named(how == 0 ? "cumsum" : "cumprod", {freight::cast(x.tensor, result), int64_t{a}}), result));
-  }
-  const View& v = x.view;
+  const View& v = array_of(h, how == 0 ? "cumulative_sum" : "cumulative_prod").view;
+  const int a = checked_axis(axis, v.rank());
+  const DType result = summed_type(v.dtype, dtype_of(dtype));
   return wrap(running(how == 0 ? Running::sum : Running::prod, v.dtype == result ? v : cast(v, result), a, result,
                       include_initial));
 }
 
-nb::object extreme_array(bool largest, nb::handle h, nb::handle axis, bool keepdims) {
-  PyArray& x = array_of(h, largest ? "argmax" : "argmin");
-  const int rank = x.shape().rank();
-  const bool flat = axis.is_none();
-  const int a = flat ? 0 : checked_axis(integer_of(axis, "axis"), rank);
-  if (!x.on_host()) {
-    Tensor t = flat ? invoke_named("reshape", {x.tensor, std::vector<int64_t>{-1}}) : x.tensor;
-    Tensor y = freight::cast(invoke_named(largest ? "argmax" : "argmin", {t, int64_t{a}, keepdims}), DType::i64);
-    if (flat && keepdims) y = invoke_named("reshape", {y, std::vector<int64_t>(static_cast<size_t>(rank), 1)});
-    return wrap(y);
-  }
-  const View v = flat ? reshaped(x.view, Shape{x.view.numel()}) : x.view;
+nb::object extreme_array(bool largest, nb::handle h, int64_t axis, bool keepdims) {
+  const View& v = array_of(h, largest ? "argmax" : "argmin").view;
+  const int a = checked_axis(axis, v.rank());
   View y = position_of(largest ? Extreme::largest : Extreme::smallest, v, a);
-  if (flat) return wrap(reshaped(y, keepdims ? Shape::filled(rank, 1) : Shape{}));
   return wrap(keepdims ? std::move(y) : drop_axes(y, {a}));
 }
 
 nb::object sort_array(nb::handle h, int64_t axis, bool descending, bool stable, bool positions) {
   PyArray& x = array_of(h, positions ? "argsort" : "sort");
   const int a = checked_axis(axis, x.shape().rank());
-  if (!x.on_host()) {
-    const std::vector<ArgumentValue> values{x.tensor, int64_t{a}, std::string(descending ? "descending" : "ascending")};
-    return wrap(positions ? freight::cast(invoke_named("argsort", values), DType::i64) : invoke_named("sort", values));
-  }
   const SortOptions options{descending, stable};
   return wrap(positions ? argsort(x.view, a, options) : sort(x.view, a, options));
 }
@@ -141,29 +117,21 @@ nb::object reshape(nb::handle h, nb::handle shape, nb::handle copies) {
   return wrap(std::move(y));
 }
 
-nb::object permute_dims(nb::handle h, nb::handle axes) {
+nb::object permuted_array(nb::handle h, const std::vector<int>& order) {
   PyArray& x = array_of(h, "permute_dims");
-  const std::vector<int> order = axes_of(axes, x.shape().rank());
   if (static_cast<int>(order.size()) != x.shape().rank()) raise<ValueError>("axes don't match array");
   if (!x.on_host()) return wrap_view(x, invoke_named("permute", {x.tensor, wide(order)}));
   return wrap(permuted(x.view, order));
 }
 
-// None reverses all axes.
-nb::object transposed(nb::handle h, bool matrix) {
-  PyArray& x = array_of(h, "transpose");
-  const int rank = x.shape().rank();
-  if (matrix && rank < 2)
-    raise<ValueError>("matrix_transpose: needs at least two axes, got shape ", to_string(x.shape()));
-  std::vector<int> order(static_cast<size_t>(rank));
-  std::iota(order.begin(), order.end(), 0);
-  if (matrix) {
-    std::swap(order[order.size() - 1], order[order.size() - 2]);
-  } else {
-    std::reverse(order.begin(), order.end());
-  }
-  if (!x.on_host()) return wrap_view(x, invoke_named("permute", {x.tensor, wide(order)}));
-  return wrap(permuted(x.view, order));
+nb::object permute_dims(nb::handle h, nb::handle axes) {
+  return permuted_array(h, axes_of(axes, array_of(h, "permute_dims").shape().rank()));
+}
+
+nb::object transposed(nb::handle h) {
+  std::vector<int> order(static_cast<size_t>(array_of(h, "transpose").shape().rank()));
+  std::iota(order.rbegin(), order.rend(), 0);
+  return permuted_array(h, order);
 }
 
 nb::object broadcast_to(nb::handle h, nb::handle shape) {
@@ -179,35 +147,19 @@ nb::object diagonal(nb::handle h, int64_t offset) {
   return wrap(diagonal_view(x.view, offset));
 }
 
-nb::object concat(nb::handle arrays, nb::handle axis) {
-  std::vector<PyArray*> parts;
-  bool traced = false;
-  for (nb::handle h : nb::borrow<nb::sequence>(arrays)) {
-    parts.push_back(&array_of(h, "concat"));
-    traced = traced || !parts.back()->on_host();
-  }
-  if (parts.empty()) raise<ValueError>("need at least one array to concatenate");
-  DType dtype = parts[0]->dtype();
-  for (const PyArray* p : parts) dtype = promoted(dtype, p->dtype());
-  const int a = axis.is_none() ? 0 : checked_axis(integer_of(axis, "axis"), parts[0]->shape().rank());
-  if (traced) {
-    std::vector<Tensor> tensors;
-    for (const PyArray* p : parts) {
-      Tensor t = freight::cast(tensor_of(*p), dtype);
-      tensors.push_back(axis.is_none() ? invoke_named("reshape", {t, std::vector<int64_t>{-1}}) : t);
-    }
-    return wrap(invoke_named("concat", {tensors, int64_t{a}}));
-  }
+// Arrays of the host.
+nb::object concat(nb::handle arrays, int64_t axis) {
   std::vector<View> views;
-  for (const PyArray* p : parts) views.push_back(axis.is_none() ? reshaped(p->view, Shape{p->view.numel()}) : p->view);
+  for (nb::handle h : nb::borrow<nb::sequence>(arrays)) views.push_back(array_of(h, "concat").view);
+  DType dtype = views[0].dtype;
+  for (const View& v : views) dtype = promoted(dtype, v.dtype);
+  const int a = checked_axis(axis, views[0].rank());
   Shape shape = views[0].shape;
   shape[a] = 0;
   for (const View& v : views) {
     Shape other = v.shape;
-    if (other.rank() == shape.rank()) other[a] = 0;
-    Shape rest = shape;
-    rest[a] = 0;
-    if (other != rest) {
+    if (other.rank() == shape.rank()) other[a] = shape[a];
+    if (other != shape) {
       raise<ValueError>(
           "all the input array dimensions except for the concatenation axis must match exactly: got shapes ",
           to_string(views[0].shape), " and ", to_string(v.shape));
@@ -236,75 +188,39 @@ nb::object where_array(nb::handle condition, nb::handle left, nb::handle right) 
                       : a    ? joined_type(a->dtype(), sb)
                       : b    ? joined_type(b->dtype(), sa)
                              : promoted(usual_type(sa), usual_type(sb));
-  if (!c.on_host() || (a && !a->on_host()) || (b && !b->on_host())) {
-    const auto in = [&](PyArray* p, const Scalar& s) {
-      return p ? freight::cast(tensor_of(*p), dtype) : Tensor(to_array(scalar_view(s, dtype)));
-    };
-    return wrap(invoke_named("where", {tensor_of(c), in(a, sa), in(b, sb)}));
-  }
+  if (!c.on_host() || (a && !a->on_host()) || (b && !b->on_host()))
+    return traced("chosen")(dtype_object(dtype), condition, left, right);
   const auto in = [&](PyArray* p, const Scalar& s) {
     return !p ? scalar_view(s, dtype) : p->view.dtype == dtype ? p->view : cast(p->view, dtype);
   };
   return wrap(where(c.view, in(a, sa), in(b, sb)));
 }
 
-// Nested lists of numbers: extents, then the numbers in order.
-void measure(nb::handle h, std::vector<int64_t>& shape) {
-  while (PyList_Check(h.ptr()) || PyTuple_Check(h.ptr())) {
-    const auto n = static_cast<int64_t>(PySequence_Size(h.ptr()));
-    shape.push_back(n);
-    if (shape.size() > Shape::kMaxRank) raise<ValueError>("an array has at most ", Shape::kMaxRank, " axes");
-    if (n == 0) return;
-    h = PyList_Check(h.ptr()) ? PyList_GetItem(h.ptr(), 0) : PyTuple_GetItem(h.ptr(), 0);
-  }
-}
-
-void collect(nb::handle h, const std::vector<int64_t>& shape, size_t axis, std::vector<Scalar>& out) {
-  const bool is_list = PyList_Check(h.ptr()) || PyTuple_Check(h.ptr());
-  if (axis == shape.size()) {
-    if (is_list) raise<ValueError>("setting an array element with a sequence: the nested lists differ in depth");
-    Scalar s = scalar_of(h);
-    if (s.kind == Scalar::Kind::none) {
-      const nb::object n = nb::steal(PyNumber_Index(h.ptr()));
-      if (n.is_valid()) {
-        s = scalar_of(n);
-      } else {
-        PyErr_Clear();
-        raise<TypeError>("asarray: expected numbers, got ", nb::str(h.type()).c_str());
-      }
-    }
-    out.push_back(s);
-    return;
-  }
-  if (!is_list || static_cast<int64_t>(PySequence_Size(h.ptr())) != shape[axis]) {
-    raise<ValueError>("setting an array element with a sequence: the nested lists have an inhomogeneous shape after ",
-                      axis, " dimensions");
-  }
-  for (Py_ssize_t i = 0; i < shape[axis]; ++i) {
-    collect(PyList_Check(h.ptr()) ? PyList_GetItem(h.ptr(), i) : PyTuple_GetItem(h.ptr(), i), shape, axis + 1, out);
-  }
-}
-
-nb::object from_nested(nb::handle object, nb::handle dtype) {
-  std::vector<int64_t> sizes;
-  measure(object, sizes);
+// Python numbers in row-major order; without `dtype` in the type that holds all.
+nb::object from_list(nb::handle numbers, nb::handle shape, nb::handle dtype) {
   std::vector<Scalar> values;
-  collect(object, sizes, 0, values);
+  for (nb::handle h : nb::borrow<nb::list>(numbers)) {
+    values.push_back(scalar_of(h));
+    if (values.back().kind != Scalar::Kind::none) continue;
+    if (PyList_Check(h.ptr()) || PyTuple_Check(h.ptr()))
+      raise<ValueError>("setting an array element with a sequence: the nested lists differ in depth");
+    const nb::object n = nb::steal(PyNumber_Index(h.ptr()));
+    if (!n.is_valid()) {
+      PyErr_Clear();
+      raise<TypeError>("asarray: expected numbers, got ", nb::str(h.type()).c_str());
+    }
+    values.back() = scalar_of(n);
+  }
   std::optional<DType> type = dtype_of(dtype);
   if (!type) {
-    if (values.empty()) type = DType::f32;
+    type = values.empty() ? DType::f32 : usual_type(values[0]);
     for (const Scalar& s : values) {
-      if (!type) {
-        type = usual_type(s);
-      } else if (const DType next = usual_type(s);
-                 (next == DType::u64 && *type == DType::i64) || (next == DType::i64 && *type == DType::u64)) {
-        type = DType::u64;
-      } else {
-        type = promoted(*type, next);
-      }
+      const DType next = usual_type(s);
+      const bool both = is_integer(next) && is_integer(*type) && next != *type;
+      type = both ? DType::u64 : promoted(*type, next);
     }
   }
-  View v(*type, checked_shape(sizes, *type));
+  View v(*type, checked_shape(integers_of(shape, "shape"), *type));
   char* at = v.data;
   for (const Scalar& s : values) {
     store(s, *type, at);
@@ -320,17 +236,10 @@ nb::object empty(nb::handle shape, nb::handle dtype) {
 }
 
 nb::object full(nb::handle shape, nb::handle value, nb::handle dtype) {
-  Scalar s = scalar_of(value);
-  std::optional<DType> type = dtype_of(dtype);
-  if (s.kind == Scalar::Kind::none) {
-    PyArray& a = array_of(value, "full");
-    if (a.shape().rank() != 0) raise<ValueError>("full: the value must be a number or an array without axes");
-    const DType to = type.value_or(a.dtype());
-    View y(to, checked_shape(integers_of(shape, "shape"), to));
-    assign(y, host(a));
-    return wrap(std::move(y));
-  }
-  const DType to = type.value_or(usual_type(s));
+  const Scalar s = scalar_of(value);
+  if (s.kind == Scalar::Kind::none) raise<TypeError>("full: expected a number, got ", nb::repr(value).c_str());
+  const std::optional<DType> type = dtype_of(dtype);
+  const DType to = type ? *type : usual_type(s);
   View y(to, checked_shape(integers_of(shape, "shape"), to));
   const View one = scalar_view(s, to);
   const bool zero = std::all_of(one.data, one.data + one.item_size(), [](char c) { return c == 0; });
@@ -342,26 +251,11 @@ nb::object full(nb::handle shape, nb::handle value, nb::handle dtype) {
   return wrap(std::move(y));
 }
 
-nb::object arange(nb::handle start, nb::handle stop, nb::handle step, nb::handle dtype) {
-  const Scalar a = scalar_of(start), b = scalar_of(stop), d = scalar_of(step);
-  for (const Scalar* s : {&a, &b, &d}) {
-    if (s->kind == Scalar::Kind::none || s->kind == Scalar::Kind::complex)
-      raise<TypeError>("arange: start, stop and step must be real Python numbers");
-  }
-  const bool floats =
-      a.kind == Scalar::Kind::floating || b.kind == Scalar::Kind::floating || d.kind == Scalar::Kind::floating;
-  const DType type = dtype_of(dtype).value_or(floats ? DType::f32 : DType::i64);
-  if (d.value == 0.0) raise<ValueError>("arange: step must not be zero");
-  int64_t n = 0;
-  if (floats) {
-    const double count = std::ceil((b.value.real() - a.value.real()) / d.value.real());
-    if (!(count < 9e18)) raise<ValueError>("arange: cannot compute length");
-    n = count > 0 ? static_cast<int64_t>(count) : 0;
-  } else {
-    const __int128 distance = static_cast<__int128>(b.integer) - a.integer, by = d.integer;
-    const __int128 count = (by > 0 ? distance + by - 1 : distance + by + 1) / by;
-    n = count > 0 ? static_cast<int64_t>(count) : 0;
-  }
+// start, start + step, ..., n of them.
+nb::object arange(int64_t n, nb::handle start, nb::handle step, nb::handle dtype) {
+  const Scalar a = scalar_of(start), d = scalar_of(step);
+  const bool floats = a.kind == Scalar::Kind::floating || d.kind == Scalar::Kind::floating;
+  const DType type = *dtype_of(dtype);
   View y(type, checked_shape({n}, type));
   dispatch(type, [&]<class T>(T) {
     auto* p = reinterpret_cast<T*>(y.data);
@@ -389,37 +283,10 @@ nb::object nonzero_array(nb::handle h) {
   return nb::tuple(out);
 }
 
+// Arrays of the host of one element type; `sorter` is int64.
 nb::object searchsorted_array(nb::handle sorted, nb::handle values, bool right, nb::handle sorter) {
-  PyArray &a = array_of(sorted, "searchsorted"), &b = array_of(values, "searchsorted");
-  if (a.shape().rank() != 1)
-    raise<ValueError>("searchsorted: the sorted array must have one axis, got shape ", to_string(a.shape()));
-  const DType type = promoted(a.dtype(), b.dtype());
-  if (!a.on_host() || !b.on_host()) {
-    return wrap(freight::cast(
-        invoke_named("searchsorted", {freight::cast(tensor_of(a), type), freight::cast(tensor_of(b), type),
-                                      std::string(right ? "right" : "left")}),
-        DType::i64));
-  }
-  View order;
-  if (!sorter.is_none()) {
-    const View& given = host(array_of(sorter, "searchsorted"));
-    if (!is_integer(given.dtype) || given.rank() != 1 || given.shape[0] != a.view.shape[0])
-      raise<ValueError>("searchsorted: sorter must be integers, as many as there are sorted elements");
-    order = cast(given, DType::i64);
-  }
-  return wrap(searchsorted(cast(a.view, type), cast(b.view, type), right, order));
-}
-
-nb::object part(nb::handle h, int which) {
-  PyArray& x = array_of(h, which ? "imag" : "real");
-  if (!is_complex(x.dtype())) {
-    if (which == 0) return nb::borrow(h);
-    if (!x.on_host()) return wrap(freight::cast(invoke_named("zeros", {x.tensor.shape().vector()}), x.dtype()));
-    View zeros(x.view.dtype, x.view.shape);
-    std::memset(zeros.data, 0, static_cast<size_t>(zeros.numel()) * zeros.item_size());
-    return wrap(std::move(zeros));
-  }
-  return wrap(part_of_complex(x.view, which));
+  const View order = sorter.is_none() ? View() : array_of(sorter, "searchsorted").view;
+  return wrap(searchsorted(array_of(sorted, "searchsorted").view, array_of(values, "searchsorted").view, right, order));
 }
 
 nb::object to_list(const View& x, const char* at, int axis) {
@@ -431,8 +298,9 @@ nb::object to_list(const View& x, const char* at, int axis) {
   return out;
 }
 
-// The only element.
-nb::object item(PyArray& x, const char* what) {
+}  // namespace
+
+nb::object scalar_only(const PyArray& x, const char* what) {
   const View& v = host(x);
   if (v.numel() != 1)
     raise<TypeError>(what, ": only arrays with one element can be converted to a Python number: got shape ",
@@ -440,21 +308,12 @@ nb::object item(PyArray& x, const char* what) {
   return element_object(v, v.data);
 }
 
-}  // namespace
-
-nb::object scalar_only(PyArray& x, const char* what) {
-  if (x.shape().rank() != 0 && x.shape().numel() != 1)
-    raise<TypeError>(what, ": only arrays with one element can be converted to a Python number: got shape ",
-                     to_string(x.shape()));
-  return item(x, what);
-}
-
 bool truth(PyArray& x) {
   if (x.shape().numel() != 1) {
     raise<ValueError>("The truth value of an array with ", x.shape().numel(),
                       " elements is ambiguous. Use freight.any(x) or freight.all(x)");
   }
-  const nb::object o = item(x, "bool");
+  const nb::object o = scalar_only(x, "bool");
   return PyObject_IsTrue(o.ptr()) == 1;
 }
 
@@ -487,11 +346,6 @@ void bind_array(nb::module_& m) {
       .def_prop_ro(
           "size", [](const PyArray& x) { return x.shape().numel(); }, "the number of elements")
       .def_prop_ro(
-          "itemsize", [](const PyArray& x) { return size_of(x.dtype()); }, "bytes of an element")
-      .def_prop_ro(
-          "nbytes", [](const PyArray& x) { return x.shape().numel() * static_cast<int64_t>(size_of(x.dtype())); },
-          "bytes of all elements")
-      .def_prop_ro(
           "strides",
           [](const PyArray& x) {
             Strides s = host(x).strides;
@@ -502,14 +356,7 @@ void bind_array(nb::module_& m) {
       .def_prop_ro(
           "device", [](const PyArray& x) { return x.on_host() ? std::string("cpu") : x.tensor.device(); },
           "where it is: \"cpu\", \"cuda:0\"")
-      .def_prop_ro(
-          "T", [](nb::handle x) { return transposed(x, false); }, "the axes in reverse order, a view")
-      .def_prop_ro(
-          "mT", [](nb::handle x) { return transposed(x, true); }, "the last two axes swapped, a view")
-      .def_prop_ro(
-          "real", [](nb::handle x) { return part(x, 0); }, "the real part, a view")
-      .def_prop_ro(
-          "imag", [](nb::handle x) { return part(x, 1); }, "the imaginary part, a view")
+      .def_prop_ro("T", transposed, "the axes in reverse order, a view")
       .def_prop_ro("_on_host", [](const PyArray& x) { return x.on_host(); })
       .def_prop_ro("_address", [](const PyArray& x) { return reinterpret_cast<uintptr_t>(host(x).data); })
       .def("_share_memory",
@@ -517,19 +364,14 @@ void bind_array(nb::module_& m) {
              return x.on_host() && y.on_host() && may_share_memory(x.view, y.view);
            })
       .def(
-          "item", [](PyArray& x) { return item(x, "item"); }, "the only element as a Python number")
+          "item", [](const PyArray& x) { return scalar_only(x, "item"); }, "the only element as a Python number")
       .def(
           "tolist",
           [](PyArray& x) {
             const View v = host(x);
             return to_list(v, v.data, 0);
           },
-          "nested lists of Python numbers")
-      .def("__complex__", [](PyArray& x) {
-        const nb::object o = scalar_only(x, "complex");
-        const double re = PyComplex_RealAsDouble(o.ptr()), im = PyComplex_ImagAsDouble(o.ptr());
-        return nb::steal(PyComplex_FromDoubles(re, im));
-      });
+          "nested lists of Python numbers");
 }
 
 void bind_functions(nb::module_& m) {
@@ -545,7 +387,7 @@ void bind_functions(nb::module_& m) {
         nb::arg("dtype").none());
   m.def("running", running_array, nb::arg("how"), nb::arg("x"), nb::arg("axis"), nb::arg("dtype").none(),
         nb::arg("include_initial"));
-  m.def("position_of", extreme_array, nb::arg("largest"), nb::arg("x"), nb::arg("axis").none(), nb::arg("keepdims"));
+  m.def("position_of", extreme_array);
   m.def("sort", sort_array);
   m.def("astype", astype, nb::arg("x"), nb::arg("dtype").none(), nb::arg("always"));
   m.def("promoted", [](nb::handle a, nb::handle b) { return dtype_object(promoted(*dtype_of(a), *dtype_of(b))); });
@@ -554,26 +396,29 @@ void bind_functions(nb::module_& m) {
   m.def("as_dtype", [](nb::handle a) { return dtype_object(*dtype_of(a)); });
   m.def("reshape", reshape, nb::arg("x"), nb::arg("shape"), nb::arg("copy").none());
   m.def("permute_dims", permute_dims);
-  m.def("transposed", transposed);
   m.def("broadcast_to", broadcast_to);
   m.def("diagonal", diagonal);
-  m.def("concat", concat, nb::arg("arrays"), nb::arg("axis").none());
+  m.def("concat", concat);
   m.def("where", where_array);
-  m.def("from_nested", from_nested, nb::arg("object"), nb::arg("dtype").none());
+  m.def("from_list", from_list, nb::arg("numbers"), nb::arg("shape"), nb::arg("dtype").none());
   m.def("empty", empty, nb::arg("shape"), nb::arg("dtype").none());
   m.def("full", full, nb::arg("shape"), nb::arg("value"), nb::arg("dtype").none());
-  m.def("arange", arange, nb::arg("start"), nb::arg("stop"), nb::arg("step"), nb::arg("dtype").none());
+  m.def("arange", arange);
   m.def("unique", unique_array);
   m.def("nonzero", nonzero_array);
   m.def("searchsorted", searchsorted_array, nb::arg("sorted"), nb::arg("values"), nb::arg("right"),
         nb::arg("sorter").none());
-  m.def("part", part);
+  m.def("part", [](nb::handle x, int which) { return wrap(part_of_complex(array_of(x, "real").view, which)); });
   m.def("elementwise_operands", [](const std::string& name) { return elementwise_function(name).operands; });
   m.def("reinterpreted", [](nb::handle h, nb::handle dtype) {
     View v = host(array_of(h, "view"));
     const DType to = *dtype_of(dtype);
-    if (size_of(to) != v.item_size())
-      raise<TypeError>("view: ", python_name(v.dtype), " and ", python_name(to), " differ in size");
+    const int64_t bytes = v.numel() * static_cast<int64_t>(v.item_size()), size = static_cast<int64_t>(size_of(to));
+    if (bytes % size) raise<ValueError>("view: ", bytes, " bytes are no elements of ", python_name(to));
+    if (size != static_cast<int64_t>(v.item_size())) {
+      v = reshaped(v, Shape{v.numel()});
+      v.shape[0] = bytes / size;
+    }
     v.dtype = to;
     return wrap(std::move(v));
   });

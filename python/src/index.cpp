@@ -9,18 +9,12 @@
 
 namespace freight::python {
 
-SliceRange resolve(const SliceIndex& s, int64_t size) {
-  const int64_t step = s.step.value_or(1);
-  if (step == 0) raise<ValueError>("slice step cannot be zero");
-  const auto clamped = [&](std::optional<int64_t> given, int64_t usual) {
-    if (!given) return usual;
-    const int64_t low = step < 0 ? -1 : 0, high = step < 0 ? size - 1 : size;
-    return std::clamp(*given < 0 ? *given + size : *given, low, high);
-  };
-  const int64_t start = clamped(s.start, step < 0 ? size - 1 : 0), stop = clamped(s.stop, step < 0 ? -1 : size);
-  const int64_t distance = step < 0 ? start - stop : stop - start;
-  const int64_t stride = step < 0 ? (step == INT64_MIN ? INT64_MAX : -step) : step;
-  return {start, step, distance <= 0 ? 0 : (distance - 1) / stride + 1};
+View sliced(const View& x, int axis, const SliceIndex& s) {
+  const int64_t size = x.shape[axis], low = s.step < 0 ? -1 : 0, high = s.step < 0 ? size - 1 : size;
+  const int64_t start = std::clamp(s.start < 0 ? s.start + size : s.start, low, high);
+  const int64_t stop = std::clamp(s.stop < 0 ? s.stop + size : s.stop, low, high);
+  const int64_t distance = s.step < 0 ? start - stop : stop - start;
+  return sliced(x, axis, start, s.step, distance <= 0 ? 0 : (distance - 1) / std::abs(s.step) + 1);
 }
 
 namespace {
@@ -80,8 +74,7 @@ Selection select(const View& x, const std::vector<IndexItem>& items) {
         s.base = selected(s.base, axis, *n);
       }
     } else if (const auto* slice = std::get_if<SliceIndex>(&item)) {
-      const SliceRange r = resolve(*slice, s.base.shape[axis]);
-      s.base = sliced(s.base, axis++, r.start, r.step, r.length);
+      s.base = sliced(s.base, axis++, *slice);
     } else if (std::holds_alternative<EllipsisIndex>(item)) {
       axis += x.rank() - named;
     } else if (std::holds_alternative<NewAxisIndex>(item)) {
@@ -134,9 +127,6 @@ Rows rows_of(const Selection& s) {
     rows.rest.shape.erase(axis);
     rows.rest.strides.erase(axis);
   }
-  if (rows.rest.rank() + rows.index_shape.rank() > Shape::kMaxRank) {
-    raise<ValueError>("an array has at most ", Shape::kMaxRank, " axes");
-  }
   return rows;
 }
 
@@ -162,22 +152,6 @@ Shape row_shape(const Rows& rows) {
   return shape;
 }
 
-template <class Word>
-void move_row(int64_t n, char** at, const int64_t* steps) {
-  for (int64_t i = 0; i < n; ++i) std::memcpy(at[0] + i * steps[0], at[1] + i * steps[1], sizeof(Word));
-}
-
-template <class F>
-void with_mover(size_t size, F&& f) {
-  switch (size) {
-    case 1: return f(move_row<uint8_t>);
-    case 2: return f(move_row<uint16_t>);
-    case 4: return f(move_row<uint32_t>);
-    case 8: return f(move_row<uint64_t>);
-    default: return f(move_row<std::complex<double>>);
-  }
-}
-
 // Rows of dense memory and rows of the selection, from one to the other.
 void move_rows(const Rows& rows, char* dense, bool to_selection) {
   View packed = rows.rest;
@@ -188,14 +162,13 @@ void move_rows(const Rows& rows, char* dense, bool to_selection) {
   Loop<2> loop(packed.shape, to_selection ? std::array{&rows.rest, static_cast<const View*>(&packed)}
                                           : std::array{static_cast<const View*>(&packed), &rows.rest});
   const int selection = to_selection ? 0 : 1;
-  with_mover(packed.item_size(), [&](auto mover) {
-    for (const int64_t offset : rows.offsets) {
-      loop.data[selection] = rows.rest.data + offset;
-      loop.data[1 - selection] = dense;
-      loop.run(mover);
-      dense += bytes;
-    }
-  });
+  const ElementMove mover = mover_of(packed.dtype);
+  for (const int64_t offset : rows.offsets) {
+    loop.data[selection] = rows.rest.data + offset;
+    loop.data[1 - selection] = dense;
+    loop.run(mover);
+    dense += bytes;
+  }
 }
 
 std::vector<int> inverse_of(const std::vector<int>& order) {

@@ -1,7 +1,6 @@
 // x[...] on views: integers, slices, ellipsis and new axes give views; integer arrays and masks give copies, placed as
 // NumPy places them.
 #pragma once
-#include <optional>
 #include <variant>
 #include <vector>
 
@@ -9,9 +8,11 @@
 
 namespace freight::python {
 
+// As Python unpacks a slice: ends beyond the axis where they are not given; step is not 0.
 struct SliceIndex {
-  std::optional<int64_t> start, stop, step;
+  int64_t start, stop, step;
 };
+View sliced(const View& x, int axis, const SliceIndex& slice);
 struct EllipsisIndex {};
 struct NewAxisIndex {};
 // An integer, a slice, ..., None, or an array of integers or bool.
@@ -30,11 +31,5 @@ Selection select(const View& x, const std::vector<IndexItem>& items);
 View gather(const Selection& s);
 // The elements meant become `value`, broadcast and converted; of repeated indices the last one counts.
 void scatter(const Selection& s, const View& value);
-
-// start, length and step of a slice of an axis, as Python has them.
-struct SliceRange {
-  int64_t start, step, length;
-};
-SliceRange resolve(const SliceIndex& slice, int64_t size);
 
 }  // namespace freight::python

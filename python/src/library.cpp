@@ -4,8 +4,12 @@
 #include <nanobind/stl/vector.h>
 #include <omp.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <set>
+#include <thread>
 
 #include "array.h"
 #include "freight/backend/cpu/lapack.h"
@@ -15,6 +19,7 @@
 #include "freight/ops/elementwise.h"
 #include "freight/ops/options.h"
 #include "freight/ops/random.h"
+#include "freight/ops/shape.h"
 #include "freight/run/plan.h"
 #include "freight/run/prepared_op.h"
 #include "freight/trace/compile.h"
@@ -166,14 +171,51 @@ nb::object call_function(size_t index, nb::handle values) {
   return results_of(std::move(results), call.traced || trace::compiling(), s.results.empty());
 }
 
+// Compiled calls run without the interpreter's lock, and a child that is forked meanwhile would wait for locks of
+// theirs forever: a fork waits until they are done, and new ones wait for it.
+std::atomic<int> g_running, g_forks;
+thread_local int t_running = 0;  // a traced function may fork
+
+class Running {
+ public:
+  Running() {
+    ++g_running;
+    while (++t_running == 1 && g_forks > 0) {
+      --t_running;
+      --g_running;
+      pause();
+      ++g_running;
+    }
+  }
+  ~Running() {
+    --t_running;
+    --g_running;
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+  static void pause() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
+};
+
+void before_fork() {
+  const nb::gil_scoped_release unlocked;  // traced functions need it
+  ++g_forks;
+  while (g_running > t_running) Running::pause();
+}
+
+void after_fork(bool in_child) {
+  if (in_child) g_running = t_running;
+  g_forks = in_child ? 0 : g_forks - 1;
+}
+
 // A function of Python that is traced once per signature of its arrays, planned and replayed.
 class Compiled {
  public:
-  Compiled(nb::object function, const std::string& device, bool deterministic)
+  Compiled(nb::object function, const std::string& device, bool deterministic, nb::handle compute)
       : function_(std::move(function)), compiled_([&] {
           CompileOptions options;
           options.backend = device;
           options.deterministic = deterministic;
+          options.compute = *dtype_of(compute);
           return options;
         }()) {}
 
@@ -208,12 +250,6 @@ class Compiled {
     return out;
   }
 
-  // A thread that traces holds the function's lock and waits for the interpreter's, which must be free here.
-  size_t traces() const {
-    const nb::gil_scoped_release unlocked;
-    return compiled_.traces();
-  }
-
  private:
   struct Body {
     const nb::object* function;
@@ -221,15 +257,21 @@ class Compiled {
   };
   struct Arguments {
     explicit Arguments(nb::handle list) {
-      for (nb::handle h : nb::borrow<nb::sequence>(list)) {
-        PyArray& a = array_of(h, "jit");
+      const Py_ssize_t n = PyList_Size(list.ptr());
+      arrays.reserve(static_cast<size_t>(n));  // arguments point to them
+      arguments.reserve(static_cast<size_t>(n));
+      for (Py_ssize_t i = 0; i < n; ++i) {
+        const PyArray& a = array_of(PyList_GetItem(list.ptr(), i), "jit");
         traced = traced || !a.on_host();
-        tensors.push_back(borrowed_tensor(a));
+        if (a.on_host()) {
+          arguments.emplace_back(arrays.emplace_back(to_array(a.view)));
+        } else {
+          arguments.emplace_back(a.tensor);
+        }
       }
-      for (const Tensor& t : tensors) arguments.emplace_back(t);
     }
     CompiledFunction::Request request(Body& body) const { return {arguments, {}, trace_body, &body}; }
-    std::vector<Tensor> tensors;
+    std::vector<Array> arrays;
     std::vector<Argument> arguments;
     bool traced = false;
   };
@@ -253,8 +295,10 @@ class Compiled {
   template <class F>
   static void run(Body& body, F&& f) {
     std::exception_ptr failure;
+    std::optional<Running> running;  // until the thread has the interpreter's lock again
     {
       const nb::gil_scoped_release unlocked;
+      running.emplace();
       try {
         f();
       } catch (...) {
@@ -268,6 +312,61 @@ class Compiled {
   nb::object function_;
   CompiledFunction compiled_;
 };
+
+// Whether a value has the structure that _flatten of freight/_transforms.py described; its arrays are appended.
+bool collect(PyObject* structure, PyObject* value, nb::list& leaves) {
+  if (structure == types().array.ptr()) {
+    if (!array_or_null(value)) return false;
+    leaves.append(nb::handle(value));
+    return true;
+  }
+  PyObject *kind = PyTuple_GetItem(structure, 0), *content = PyTuple_GetItem(structure, 1);
+  if (reinterpret_cast<PyObject*>(Py_TYPE(value)) != kind) return false;
+  if (PyTuple_Size(structure) == 3)  // a value that is no array
+    return content == value || PyObject_RichCompareBool(content, value, Py_EQ) == 1;
+  const Py_ssize_t n = PyTuple_Size(content);
+  if (PyDict_CheckExact(value)) {
+    PyObject *key = nullptr, *item = nullptr;
+    Py_ssize_t at = 0, i = 0;
+    if (PyDict_Size(value) != n) return false;
+    for (; PyDict_Next(value, &at, &key, &item); ++i) {
+      PyObject* entry = PyTuple_GetItem(content, i);
+      PyObject* name = PyTuple_GetItem(entry, 0);
+      if (name != key && PyObject_RichCompareBool(name, key, Py_EQ) != 1) return false;
+      if (!collect(PyTuple_GetItem(entry, 1), item, leaves)) return false;
+    }
+    return true;
+  }
+  const bool list = PyList_Check(value);
+  if ((list ? PyList_Size(value) : PyTuple_Size(value)) != n) return false;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* item = list ? PyList_GetItem(value, i) : PyTuple_GetItem(value, i);
+    if (!collect(PyTuple_GetItem(content, i), item, leaves)) return false;
+  }
+  return true;
+}
+
+// x, whose gradient goes on as f of it.
+nb::object changed_gradient(nb::handle x, nb::object f) {
+  // Traces may go on any thread.
+  const std::shared_ptr<nb::object> held(new nb::object(std::move(f)), [](nb::object* o) {
+    if (!Py_IsInitialized()) return;
+    const nb::gil_scoped_acquire lock;
+    delete o;
+  });
+  return wrap(on_gradient(tensor_of(array_of(x, "custom_gradient")), [held](const Tensor& gradient) {
+    const nb::object changed = (*held)(wrap(gradient));
+    return tensor_of(array_of(changed, "custom_gradient"));
+  }));
+}
+
+// The elements of y, whose gradient goes to the number `to`.
+nb::object led_gradient(nb::handle y, nb::handle to) {
+  const Tensor t = tensor_of(array_of(y, "custom_gradient"));
+  const Tensor number = freight::cast(tensor_of(array_of(to, "custom_gradient")), t.dtype());
+  const Tensor all = trace::constant(1, {DType::boolean, t.shape()});
+  return wrap(where(all, stop_gradient(t), broadcast_to(number, t.shape())));
+}
 
 nb::list gradients(nb::handle loss, nb::handle arrays, bool allow_unused) {
   PyArray& l = array_of(loss, "grad");
@@ -292,32 +391,17 @@ nb::object random(bool is_uniform, nb::handle shape, nb::handle key) {
   if (key.is_none()) {
     y.push_back(is_uniform ? random_uniform(s) : random_normal(s));
   } else {
-    PyArray& k = array_of(key, "random");
-    if (k.dtype() != DType::i64 || k.shape() != Shape{2}) {
-      raise<TypeError>("random: a key is two int64 numbers, made by freight.random.key(seed): got ",
-                       python_name(k.dtype()), " of shape ", to_string(k.shape()));
-    }
+    const PyArray& k = array_of(key, "random");
     traced = traced || !k.on_host();
     y = trace::add(is_uniform ? Op::random_uniform : Op::random_normal, RandomAttrs{s}, {tensor_of(k)});
   }
   return results_of(std::move(y), traced, false);
 }
 
-nb::dict config() {
-  nb::dict c;
-  c["version"] = version();
-  c["threads"] = thread_count();
-  c["lapack"] = cpu::lapack_text();
-  c["device"] = current_device();
-  const PreparedOpStats stats = prepared_op_stats();
-  nb::dict cache;
-  cache["hits"] = stats.hits;
-  cache["misses"] = stats.misses;
-  cache["evictions"] = stats.evictions;
-  cache["size"] = stats.size;
-  cache["held_bytes"] = stats.held_bytes;
-  c["prepared_calls"] = cache;
-  return c;
+nb::tuple config() {
+  const PreparedOpStats s = prepared_op_stats();
+  return nb::make_tuple(version(), thread_count(), cpu::lapack_text(), current_device(), s.hits, s.misses, s.evictions,
+                        s.size, s.held_bytes);
 }
 
 }  // namespace
@@ -326,11 +410,17 @@ void bind_library(nb::module_& m) {
   m.def("signatures", signatures);
   m.def("call_function", call_function);
   nb::class_<Compiled>(m, "Compiled")
-      .def(nb::init<nb::object, const std::string&, bool>())
+      .def(nb::init<nb::object, const std::string&, bool, nb::handle>())
       .def("call", &Compiled::call)
-      .def("plan", &Compiled::plan)
-      .def("traces", &Compiled::traces);
+      .def("plan", &Compiled::plan);
+  m.def("collect", [](nb::handle structure, nb::handle value, nb::list leaves) {
+    const bool same = collect(structure.ptr(), value.ptr(), leaves);
+    PyErr_Clear();  // of values that cannot be compared
+    return same;
+  });
   m.def("gradients", gradients);
+  m.def("changed_gradient", changed_gradient);
+  m.def("led_gradient", led_gradient);
   m.def("as_leaf", [](nb::handle h) { return wrap(tensor_of(array_of(h, "grad"))); });
   m.def("to_host", [](nb::handle h) -> nb::object {
     PyArray& a = array_of(h, "to");
@@ -341,6 +431,8 @@ void bind_library(nb::module_& m) {
     if (a.on_host()) return wrap(Tensor(to_array(a.view), device));
     return wrap(a.tensor.to_device(device));
   });
+  m.def("before_fork", before_fork);
+  m.def("after_fork", after_fork);
   m.def("compiling", [] { return trace::compiling(); });
   m.def("set_threads", [](int count) {
     if (count < 1) raise<ValueError>("set_threads: expected at least 1, got ", count);

@@ -2,6 +2,7 @@
 // matrices are factorized by the library's ops; large products of floating numbers are its too.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "array.h"
 #include "complex_linalg.h"
@@ -15,7 +16,8 @@ namespace {
 // From so many multiplications on the library's kernels are faster than the loop below.
 constexpr int64_t kLibraryProduct = 1 << 18;
 
-// The type in which products of T are summed.
+// The type in which products of T are summed, and which rows of b are converted to: f64 of f32, whose sums are then
+// nearly exact.
 template <class T>
 struct Summed {
   using type = T;
@@ -25,9 +27,8 @@ requires(std::is_integral_v<T>) struct Summed<T> {
   using type = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 };
 template <class T>
-requires kIsHalf<T>
-struct Summed<T> {
-  using type = float;
+requires(kIsHalf<T> || std::is_same_v<T, float>) struct Summed<T> {
+  using type = double;
 };
 
 template <class T>
@@ -47,25 +48,76 @@ struct Product {
   char* y;
 };
 
-template <class T>
-void multiply(const Product& p) {
+// The columns of y from `first` on.
+template <class T, class Row>
+[[gnu::always_inline]] inline void multiply_columns(const Product& p, int64_t first) {
   using S = typename Summed<T>::type;
-  const T* a = reinterpret_cast<const T*>(p.a);
-  const T* b = reinterpret_cast<const T*>(p.b);
-  T* y = reinterpret_cast<T*>(p.y);
   constexpr int64_t kTile = 64;
-  S sums[kTile];
-  for (int64_t i = 0; i < p.m; ++i) {
-    for (int64_t first = 0; first < p.n; first += kTile) {
-      const int64_t width = std::min(kTile, p.n - first);
-      for (int64_t j = 0; j < width; ++j) sums[j] = S(0);
-      for (int64_t l = 0; l < p.k; ++l) {
-        const S factor = static_cast<S>(a[i * p.a_row + l * p.a_column]);
-        const T* row = b + l * p.n + first;
+  for (; first < p.n; first += kTile) {
+    const int64_t width = std::min(kTile, p.n - first);
+    for (int64_t i = 0; i < p.m; ++i) {
+      const T* a = reinterpret_cast<const T*>(p.a) + i * p.a_row;
+      const Row* row = reinterpret_cast<const Row*>(p.b) + first;
+      S sums[kTile] = {};
+      for (int64_t l = 0; l < p.k; ++l, row += p.n) {
+        const S factor = element_cast<S>(a[l * p.a_column]);
         for (int64_t j = 0; j < width; ++j) sums[j] += times(factor, static_cast<S>(row[j]));
       }
-      for (int64_t j = 0; j < width; ++j) y[i * p.n + first + j] = static_cast<T>(sums[j]);
+      T* y = reinterpret_cast<T*>(p.y) + i * p.n + first;
+      for (int64_t j = 0; j < width; ++j) y[j] = element_cast<T>(sums[j]);
     }
+  }
+}
+
+// Sums in f64, those of 2 x 16 elements in registers.
+template <class T>
+[[gnu::always_inline]] inline void multiply_tiles(const Product& p) {
+  using Lanes [[gnu::vector_size(32)]] = double;
+  int64_t first = 0;
+  for (; first + 16 <= p.n; first += 16) {
+    for (int64_t i = 0; i < p.m; i += 2) {
+      const bool two = i + 1 < p.m;
+      const T* a = reinterpret_cast<const T*>(p.a) + i * p.a_row;
+      const auto* row = reinterpret_cast<const double*>(p.b) + first;
+      Lanes sums[2][4] = {};
+      for (int64_t l = 0; l < p.k; ++l, a += p.a_column, row += p.n) {
+        const double one = element_cast<double>(a[0]), other = element_cast<double>(a[two ? p.a_row : 0]);
+        for (int v = 0; v < 4; ++v) {
+          Lanes lanes;
+          std::memcpy(&lanes, row + 4 * v, sizeof(lanes));
+          sums[0][v] += one * lanes;
+          sums[1][v] += other * lanes;
+        }
+      }
+      T* y = reinterpret_cast<T*>(p.y) + i * p.n + first;
+      for (int j = 0; j < 16; ++j) {
+        y[j] = element_cast<T>(sums[0][j / 4][j % 4]);
+        if (two) y[p.n + j] = element_cast<T>(sums[1][j / 4][j % 4]);
+      }
+    }
+  }
+  multiply_columns<T, double>(p, first);
+}
+
+using Multiply = void (*)(const Product&);
+
+#if defined(__x86_64__)
+template <class T>
+[[gnu::target("avx2,fma")]] void multiply_avx2(const Product& p) {
+  multiply_tiles<T>(p);
+}
+#endif
+
+// For the instructions of this CPU.
+template <class T>
+Multiply multiply_of() {
+  if constexpr (std::is_floating_point_v<T> || kIsHalf<T>) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return multiply_avx2<T>;
+#endif
+    return [](const Product& p) { multiply_tiles<T>(p); };
+  } else {
+    return [](const Product& p) { multiply_columns<T, T>(p, 0); };
   }
 }
 
@@ -80,7 +132,7 @@ View matmul_views(const View& a, const View& b) {
   Shape a_shape = shape, b_shape = shape;
   shape.push_back(m);
   shape.push_back(n);
-  if (is_floating(a.dtype) && shape.numel() * k >= kLibraryProduct) {
+  if (is_floating(a.dtype) && shape.numel() * k >= kLibraryProduct && shape.rank() <= freight::Shape::kMaxRank) {
     return from_array(invoke_named("matmul", {Tensor(to_array(a)), Tensor(to_array(b))}).array());
   }
   a_shape.push_back(m);
@@ -88,9 +140,10 @@ View matmul_views(const View& a, const View& b) {
   b_shape.push_back(k);
   b_shape.push_back(n);
   const View left = broadcast(a, a_shape);
-  // Rows of b are read as a whole.
-  const View right =
-      broadcast(b.strides[b.rank() - 1] == 1 && (b.strides[b.rank() - 2] == n || k <= 1) ? b : copy(b), b_shape);
+  // Rows of b are read as a whole, of floating types in f64.
+  const DType rows = is_floating(b.dtype) ? DType::f64 : b.dtype;
+  const bool fits = rows == b.dtype && b.strides[b.rank() - 1] == 1 && (b.strides[b.rank() - 2] == n || k <= 1);
+  const View right = broadcast(fits ? b : cast(b, rows), b_shape);
   View y(a.dtype, shape);
   View a_first = left, b_first = right, y_first = y;
   for (View* v : {&a_first, &b_first, &y_first}) {
@@ -100,10 +153,11 @@ View matmul_views(const View& a, const View& b) {
   if (y.numel() == 0) return y;
   dispatch(a.dtype, [&]<class T>(T) {
     if constexpr (!std::is_same_v<T, bool>) {
+      static const Multiply multiply = multiply_of<T>();
       Loop<3>(batch, {&y_first, &a_first, &b_first}).run([&](int64_t count, char** at, const int64_t* steps) {
         for (int64_t i = 0; i < count; ++i) {
-          multiply<T>({m, n, k, at[1] + i * steps[1], at[2] + i * steps[2], left.strides[left.rank() - 2],
-                       left.strides[left.rank() - 1], at[0] + i * steps[0]});
+          multiply({m, n, k, at[1] + i * steps[1], at[2] + i * steps[2], left.strides[left.rank() - 2],
+                    left.strides[left.rank() - 1], at[0] + i * steps[0]});
         }
       });
     }
@@ -154,24 +208,17 @@ void for_each_matrix(const Batch& b, F&& f) {
   for (int64_t i = 0; i < b.shape.numel(); ++i) f(matrix_at(b.x, i), i);
 }
 
-nb::object complex_lu(nb::handle h) {  // sign, log of |det|, det
+nb::object complex_lu(nb::handle h) {  // the sign of the permutation, and the pivots
   const Batch b(h, "slogdet", true);
-  View sign = b.result(DType::c128, {}), log = b.result(DType::f64, {}), det = b.result(DType::c128, {});
+  View sign = b.result(DType::c128, {}), pivots = b.result(DType::c128, {b.rows});
   for_each_matrix(b, [&](ComplexMatrix a, int64_t i) {
     const ComplexLu f = lu_of(std::move(a));
-    std::complex<double> s = f.sign, d = f.sign;
-    double l = 0;
-    for (int64_t k = 0; k < b.rows; ++k) {
-      const std::complex<double> p = f.lu(k, k);
-      d *= p;
-      s = p == 0.0 ? 0.0 : s * (p / std::abs(p));
-      l += std::log(std::abs(p));
-    }
-    put<std::complex<double>>(sign, i, {s});
-    put<std::complex<double>>(det, i, {d});
-    put<double>(log, i, {l});
+    std::vector<std::complex<double>> diagonal;
+    for (int64_t k = 0; k < b.rows; ++k) diagonal.push_back(f.lu(k, k));
+    put<std::complex<double>>(sign, i, {f.sign});
+    put(pivots, i, diagonal);
   });
-  return nb::make_tuple(wrap(sign), wrap(log), wrap(det));
+  return nb::make_tuple(wrap(sign), wrap(pivots));
 }
 
 nb::object complex_solve(nb::handle a, nb::handle right) {  // b (..., N, K), of the same batch
@@ -270,15 +317,7 @@ nb::object matmul(nb::handle left, nb::handle right, bool as_operator) {
     raise<ValueError>("matmul: inner dimensions differ: ", to_string(sa), " and ", to_string(sb), ": ", inner,
                       " is not ", other);
   }
-  if (!a->on_host() || !b->on_host()) {
-    Tensor x = freight::cast(tensor_of(*a), dtype), y = freight::cast(tensor_of(*b), dtype);
-    if (vector_a) x = invoke_named("unsqueeze", {x, int64_t{0}});
-    if (vector_b) y = invoke_named("unsqueeze", {y, int64_t{1}});
-    Tensor z = invoke_named("matmul", {x, y});
-    if (vector_b) z = invoke_named("squeeze", {z, int64_t{-1}});
-    if (vector_a) z = invoke_named("squeeze", {z, int64_t{vector_b ? -1 : -2}});
-    return wrap(z);
-  }
+  if (!a->on_host() || !b->on_host()) return traced("product")(left, right);
   View x = a->view.dtype == dtype ? a->view : cast(a->view, dtype),
        y = b->view.dtype == dtype ? b->view : cast(b->view, dtype);
   if (vector_a) x = with_axis(x, 0);

@@ -108,7 +108,8 @@ struct Loop {
       at[k] = data[k] + begin * stride[k][0];
     }
     if (rank == 1) return inner(end - begin, at, steps);
-    int64_t index[Shape::kMaxRank] = {};
+    int64_t index[Shape::kMaxRank];
+    std::fill_n(index, rank, 0);
     index[0] = begin;
     while (true) {
       inner(extent[rank - 1], at, steps);

@@ -114,7 +114,7 @@ Py_ssize_t length(PyObject* o) {
 }
 
 PyObject* subscript(PyObject* o, PyObject* key) {
-  return guarded<PyObject*>(nullptr, [&] { return get_item(self(o), key).release().ptr(); });
+  return guarded<PyObject*>(nullptr, [&] { return get_item(o, key).release().ptr(); });
 }
 
 int assign_subscript(PyObject* o, PyObject* key, PyObject* value) {
@@ -123,7 +123,7 @@ int assign_subscript(PyObject* o, PyObject* key, PyObject* value) {
     return -1;
   }
   return guarded(-1, [&] {
-    set_item(self(o), key, value);
+    set_item(o, key, value);
     return 0;
   });
 }

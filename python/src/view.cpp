@@ -3,7 +3,9 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <new>
+#include <numeric>
 
 #include "loops.h"
 
@@ -14,8 +16,6 @@ namespace {
 constexpr size_t kAlignment = 64;
 
 // One loop per pair of types.
-using Convert = void (*)(int64_t n, char** at, const int64_t* steps);
-
 template <class To, class From>
 void convert(int64_t n, char** at, const int64_t* steps) {
   char* to = at[0];
@@ -36,18 +36,9 @@ void move(int64_t n, char** at, const int64_t* steps) {
   convert<Word, Word>(n, at, steps);
 }
 
-Convert converter(DType to, DType from) {
-  Convert found = nullptr;
-  if (to == from) {
-    // Bits are moved: a NaN keeps its payload.
-    switch (size_of(to)) {
-      case 1: return move<uint8_t>;
-      case 2: return move<uint16_t>;
-      case 4: return move<uint32_t>;
-      case 8: return move<uint64_t>;
-      default: return move<std::complex<double>>;
-    }
-  }
+ElementMove converter(DType to, DType from) {
+  ElementMove found = nullptr;
+  if (to == from) return mover_of(to);
   dispatch(to, [&]<class To>(To) {
     dispatch(from, [&]<class From>(From) {
       if constexpr (!(kIsComplex<From> && !kIsComplex<To> && !std::is_same_v<To, bool>)) found = convert<To, From>;
@@ -57,6 +48,69 @@ Convert converter(DType to, DType from) {
 }
 
 }  // namespace
+
+ElementMove mover_of(DType dtype) {
+  switch (size_of(dtype)) {
+    case 1: return move<uint8_t>;
+    case 2: return move<uint16_t>;
+    case 4: return move<uint32_t>;
+    case 8: return move<uint64_t>;
+    default: return move<std::complex<double>>;
+  }
+}
+
+int64_t* Shape::resize(size_t rank) {
+  if (rank > kMaxRank) raise<ValueError>("an array has at most ", kMaxRank, " axes: got ", rank);
+  if (rank > kFew && !many_) {
+    many_ = std::make_unique<int64_t[]>(kMaxRank);
+    std::copy(few_, few_ + rank_, many_.get());
+  }
+  rank_ = static_cast<int>(rank);
+  return begin();
+}
+
+Shape Shape::filled(int rank, int64_t value) {
+  Shape s;
+  std::fill_n(s.resize(static_cast<size_t>(rank)), rank, value);
+  return s;
+}
+
+Shape::operator freight::Shape() const {
+  if (rank_ > freight::Shape::kMaxRank) {
+    raise<ValueError>("jit, grad, other devices and the library's functions take at most ", freight::Shape::kMaxRank,
+                      " axes: got shape ", to_string(*this), ": merge some by reshape");
+  }
+  return {begin(), end()};
+}
+
+void Shape::insert(int at, int64_t n) {
+  int64_t* dims = resize(static_cast<size_t>(rank_) + 1);
+  std::copy_backward(dims + at, dims + rank_ - 1, dims + rank_);
+  dims[at] = n;
+}
+
+void Shape::erase(int at) {
+  std::copy(begin() + at + 1, end(), begin() + at);
+  --rank_;
+}
+
+int64_t Shape::numel() const { return std::accumulate(begin(), end(), int64_t{1}, std::multiplies<>()); }
+
+Strides contiguous_strides(const Shape& shape) {
+  Strides s = shape;
+  int64_t step = 1;
+  for (int a = shape.rank() - 1; a >= 0; --a) {
+    s[a] = step;
+    step *= shape[a];
+  }
+  return s;
+}
+
+std::string to_string(const Shape& shape) {
+  std::string text = "(";
+  for (int a = 0; a < shape.rank(); ++a) text += cat(a ? ", " : "", shape[a]);
+  return text + (shape.rank() == 1 ? ",)" : ")");
+}
 
 Block::Block(size_t size) : bytes(size), owned_(true) {
   data = static_cast<char*>(
@@ -99,14 +153,12 @@ bool View::is_contiguous() const {
 }
 
 Shape checked_shape(const std::vector<int64_t>& extents, DType dtype) {
-  if (extents.size() > Shape::kMaxRank) {
-    raise<ValueError>("an array has at most ", Shape::kMaxRank, " axes: got ", extents.size());
-  }
   for (const int64_t n : extents) {
     if (n < 0) raise<ValueError>("negative dimensions are not allowed: got ", n);
   }
-  bytes_of(Shape(extents), dtype);
-  return Shape(extents);
+  const Shape shape(extents);
+  bytes_of(shape, dtype);
+  return shape;
 }
 
 View copy(const View& x) {
@@ -123,7 +175,7 @@ View contiguous(const View& x) { return x.is_contiguous() ? x : copy(x); }
 
 View cast(const View& x, DType dtype) {
   if (dtype == x.dtype) return copy(x);
-  const Convert f = converter(dtype, x.dtype);
+  const ElementMove f = converter(dtype, x.dtype);
   if (!f) raise<TypeError>("astype: ", python_name(x.dtype), " cannot become ", python_name(dtype), ": take real(x)");
   View y(dtype, x.shape);
   Loop<2>(x.shape, {&y, &x}).run_parallel(f);
@@ -150,7 +202,7 @@ void assign(const View& dst, const View& src) {
   View from = may_share_memory(dst, src) ? copy(src) : src;
   while (from.rank() > dst.rank() && from.shape[0] == 1) from = without_axis(from, 0);
   from = broadcast(from, dst.shape);
-  const Convert f = converter(dst.dtype, src.dtype);
+  const ElementMove f = converter(dst.dtype, src.dtype);
   if (!f) raise<TypeError>("cannot assign ", python_name(src.dtype), " to ", python_name(dst.dtype), ": take real(x)");
   Loop<2>(dst.shape, {&dst, &from}).run_parallel(f);
 }
@@ -254,7 +306,6 @@ View selected(const View& x, int axis, int64_t index) {
 }
 
 View with_axis(const View& x, int axis) {
-  if (x.rank() == Shape::kMaxRank) raise<ValueError>("an array has at most ", Shape::kMaxRank, " axes");
   View y = x;
   y.shape.insert(axis, 1);
   y.strides.insert(axis, 0);
@@ -301,9 +352,12 @@ View part_of_complex(const View& x, int part) {
 
 Shape broadcast_of(const Shape& a, const Shape& b) {
   if (a == b) return a;
-  Shape out;
-  if (!broadcast_shapes(a, b, out)) {
-    raise<ValueError>("operands could not be broadcast together with shapes ", to_string(a), " ", to_string(b));
+  Shape out = a.rank() < b.rank() ? b : a;
+  const Shape& shorter = a.rank() < b.rank() ? a : b;
+  for (int i = 0, added = out.rank() - shorter.rank(); i < shorter.rank(); ++i) {
+    if (out[i + added] == 1) out[i + added] = shorter[i];
+    if (shorter[i] != 1 && shorter[i] != out[i + added])
+      raise<ValueError>("operands could not be broadcast together with shapes ", to_string(a), " ", to_string(b));
   }
   return out;
 }
@@ -369,9 +423,8 @@ DType promoted(DType a, DType b) {
 }
 
 Array to_array(const View& x) {
-  const View dense = contiguous(x);
-  const size_t bytes = static_cast<size_t>(dense.numel()) * dense.item_size();
-  return Array(dense.dtype, dense.shape, Storage::borrow(dense.data, bytes, dense.block));
+  if (!x.is_contiguous()) return to_array(copy(x));
+  return Array(x.dtype, x.shape, Storage::borrow(x.data, static_cast<size_t>(x.numel()) * x.item_size(), x.block));
 }
 
 View from_array(const Array& a) {

@@ -1,7 +1,7 @@
 // View: elements in memory with an element type, shape, strides and an offset, as NumPy's arrays have them. Transposes,
 // slices and broadcasts share the memory. Loops over views of any layout are in loops.h.
 #pragma once
-#include <functional>
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -31,6 +31,53 @@ template <class E, class... Parts>
 [[noreturn, gnu::cold]] void raise(const Parts&... parts) {
   throw E(cat(parts...));
 }
+
+// Up to 64 extents, as NumPy's arrays have them; those of the library have at most eight, and few are held inline.
+class Shape {
+ public:
+  static constexpr int kMaxRank = 64;
+
+  Shape() = default;
+  Shape(const int64_t* first, const int64_t* last) {
+    std::copy(first, last, resize(static_cast<size_t>(last - first)));
+  }
+  Shape(std::initializer_list<int64_t> dims) : Shape(dims.begin(), dims.end()) {}
+  explicit Shape(const std::vector<int64_t>& dims) : Shape(dims.data(), dims.data() + dims.size()) {}
+  Shape(const freight::Shape& s) : Shape(s.begin(), s.end()) {}
+  Shape(const Shape& s) : Shape(s.begin(), s.end()) {}
+  Shape& operator=(const Shape& s) {
+    if (this != &s) std::copy(s.begin(), s.end(), resize(static_cast<size_t>(s.rank_)));
+    return *this;
+  }
+  static Shape filled(int rank, int64_t value);
+  operator freight::Shape() const;  // ValueError beyond the library's limit
+
+  int rank() const { return rank_; }
+  int64_t* begin() { return many_ ? many_.get() : few_; }
+  const int64_t* begin() const { return many_ ? many_.get() : few_; }
+  int64_t* end() { return begin() + rank_; }
+  const int64_t* end() const { return begin() + rank_; }
+  int64_t& operator[](int i) { return begin()[i]; }
+  int64_t operator[](int i) const { return begin()[i]; }
+  void push_back(int64_t n) { insert(rank_, n); }
+  void insert(int at, int64_t n);
+  void erase(int at);
+  int64_t numel() const;
+  std::vector<int64_t> vector() const { return {begin(), end()}; }
+  friend bool operator==(const Shape& a, const Shape& b) {
+    return a.rank_ == b.rank_ && std::equal(a.begin(), a.end(), b.begin());
+  }
+
+ private:
+  static constexpr size_t kFew = 6;
+  int64_t* resize(size_t rank);  // keeps the extents that fit; ValueError beyond kMaxRank
+  int64_t few_[kFew];
+  std::unique_ptr<int64_t[]> many_;  // room for kMaxRank, once there were more than a few
+  int rank_ = 0;
+};
+using Strides = Shape;
+Strides contiguous_strides(const Shape& shape);
+std::string to_string(const Shape& shape);  // "(2, 3)", as Python has it
 
 // Memory that views share. It is freed with the last view, or `owner` is let go.
 struct Block {
@@ -79,6 +126,9 @@ View cast(const View& x, DType dtype);
 // dst = src, broadcast and converted. ValueError for shapes that do not broadcast, and for read-only memory. Memory
 // that both share is copied first.
 void assign(const View& dst, const View& src);
+// Moves elements of a type, bit by bit: to at[0] with steps[0], from at[1] with steps[1].
+using ElementMove = void (*)(int64_t n, char** at, const int64_t* steps);
+ElementMove mover_of(DType dtype);
 bool may_share_memory(const View& a, const View& b);
 
 // Views. Axes count from 0.

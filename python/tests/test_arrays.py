@@ -152,3 +152,62 @@ def test_complex_factorizations_give_the_matrix_again(dtype):
     assert near(low @ f.linalg.matrix_transpose(f.conj(low)), positive)
     sign, log = f.linalg.slogdet(x)
     assert near(f.astype(sign, t) * f.astype(f.exp(log), t), f.linalg.det(x))
+
+
+def test_arrays_have_up_to_64_axes():
+    x = f.reshape(f.arange(6), (1,) * 30 + (2, 3) + (1,) * 32)
+    assert x.ndim == 64 and (x.T + 1).shape == (1,) * 32 + (3, 2) + (1,) * 30
+    assert f.sum(x, axis=30).shape == (1,) * 30 + (3,) + (1,) * 32 and f.max(x).item() == 5
+    assert (x + f.ones((3,) + (1,) * 32)).sum().item() == 21 and x[(0,) * 30].shape == (2, 3) + (1,) * 32
+    assert f.concat([x, x], axis=31).shape[31] == 6 and f.sort(x, axis=31)[(0,) * 30 + (1,)].ravel().tolist() == [3, 4, 5]
+    deep = f.reshape(f.arange(2.0**12), (2,) * 12)
+    assert (deep @ deep).shape == (2,) * 12 and deep.mT[(1,) * 10].tolist() == [[4092, 4094], [4093, 4095]]
+    with pytest.raises(ValueError, match="64"):
+        x[None]
+    with pytest.raises(ValueError, match=r"at most 8 axes: got shape \(1, 1"):
+        f.softmax(f.reshape(f.ones(3), (1,) * 8 + (3,)))
+
+
+def test_shapes_in_errors_are_those_of_python():
+    with pytest.raises(ValueError, match=r"shapes \(3, 4\) \(5,\)"):
+        f.ones((3, 4)) + f.ones(5)
+
+
+def test_the_namespace_has_functions_types_and_constants_alone():
+    import types
+
+    expected = {f.Array, f.dtype, f.Jit, f.Plan, f.autocast, f.LinAlgError}
+    for name in dir(f):
+        value = getattr(f, name)
+        if not name.startswith("_") and not isinstance(value, (types.FunctionType, types.ModuleType, f.dtype)):
+            assert value in expected or name in ("e", "inf", "nan", "newaxis", "pi"), name
+
+
+def test_text_is_that_of_numpy():
+    numpy = pytest.importorskip("numpy")
+    random = numpy.random.default_rng(5)
+
+    def draw(dtype, shape):
+        kind = numpy.dtype(dtype).kind
+        if kind == "b":
+            return random.integers(0, 2, shape).astype(dtype)
+        if kind in "iu":
+            top = [3, 100, int(numpy.iinfo(dtype).max)][random.integers(3)]
+            x = random.integers(0, top, shape, dtype=dtype)
+            return -x if kind == "i" and random.random() < 0.5 else x
+        x = random.normal(size=shape) * 10.0 ** random.integers(-3, 4)
+        x = random.choice([numpy.round(x), numpy.round(x, 2), x, x * 10.0 ** random.integers(-4, 4, shape)])
+        x = numpy.where(random.random(shape) < 0.1, random.choice([0.0, -0.0, numpy.inf, -numpy.inf, numpy.nan]), x)
+        if kind == "c":
+            x = x + 1j * random.permutation(x.ravel()).reshape(shape)
+        with numpy.errstate(all="ignore"):
+            return x.astype(dtype)
+
+    types = ["bool", "int8", "int64", "uint16", "uint64", "float16", "float32", "float64", "complex64", "complex128"]
+    for i in range(3000):
+        shape = tuple(random.integers(0, 6, random.integers(0, 4))) if i % 10 else (int(random.integers(900, 1100)),)
+        a = numpy.asarray(draw(types[i % len(types)], shape))
+        x = f.asarray(a)
+        assert str(x) == str(a)
+        lines = repr(a).split("\n")  # of an `array(`, which is as long as `Array(`
+        assert repr(x) == "Array" + "\n".join(lines)[5:], repr(a)

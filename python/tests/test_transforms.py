@@ -157,3 +157,119 @@ def test_functions_of_the_library_are_there_with_their_options():
     assert abs(f.sum(f.softmax(x)).item() - 1) < 1e-6
     assert f.conv2d(f.ones((1, 1, 4, 4)), f.ones((1, 1, 3, 3)), padding=1).shape == (1, 1, 4, 4)
     assert f.softmax.__doc__
+
+
+def test_a_custom_gradient_takes_the_place_of_the_functions_own():
+    @f.custom_gradient
+    def clipped(x):
+        return x * 1.0, lambda dy: f.clip(dy, -1.0, 1.0)
+
+    x = f.asarray([1.0, -2.0, 3.0])
+    assert clipped(x).tolist() == x.tolist()
+    assert f.grad(lambda x: f.sum(clipped(x) * f.asarray([5.0, 0.5, -7.0])))(x).tolist() == [1, 0.5, -1]
+    assert f.jit(f.grad(lambda x: f.sum(clipped(x) ** 2)))(x).tolist() == [1, -1, 1]
+    assert f.jit(clipped)(f.asarray([-0.0, float("inf"), float("nan")])).tolist()[:2] == [0, float("inf")]
+    assert f.signbit(f.grad(lambda x: (f.sum(x), clipped(f.asarray([-0.0]) * x[0])), has_aux=True)(x)[1]).tolist() == [True]
+
+
+def test_custom_gradients_of_nested_arguments_and_results():
+    @f.custom_gradient
+    def layer(parameters, x, scale):
+        y = {"sum": x @ parameters["w"] + parameters["b"], "double": x * 2}
+
+        def backward(dy):
+            return {"w": f.ones((3, 2)) * 7, "b": f.sum(dy["sum"], axis=0)}, dy["double"] * 10, None
+
+        return y, backward
+
+    p, x = {"w": f.ones((3, 2)), "b": f.zeros(2)}, f.ones((4, 3))
+
+    def loss(p, x):
+        y = layer(p, x, 3)
+        return f.sum(y["sum"] * 2) + f.sum(y["double"])
+
+    for transform in (lambda g: g, f.jit):
+        g = transform(f.grad(loss, argnums=(0, 1)))(p, x)
+        assert g[0]["w"].tolist() == [[7, 7]] * 3 and g[0]["b"].tolist() == [8, 8] and g[1].tolist() == [[10] * 3] * 4
+    g = f.grad(lambda p, x: f.sum(layer(p, x, 3)["sum"]), argnums=1)(p, x)  # nothing arrives at the other result
+    assert g.tolist() == [[0] * 3] * 4
+
+
+def test_custom_gradients_have_gradients():
+    @f.custom_gradient
+    def cube(x):
+        return x**3, lambda dy: dy * 3 * x**2
+
+    x = f.asarray([2.0])
+    first = f.grad(lambda x: f.sum(cube(x)))
+    assert first(x).tolist() == [12] and f.grad(lambda x: f.sum(first(x)))(x).tolist() == [12]
+    assert f.grad(lambda x: f.sum(f.grad(lambda x: f.sum(first(x)))(x)))(x).tolist() == [6]
+    assert f.grad(lambda x: f.sum(cube(cube(x))))(f.asarray([1.5])).item() == pytest.approx(9 * 1.5**8)
+
+
+@pytest.mark.parametrize("backward, error, message", [
+    (lambda dy: (dy, dy), TypeError, "one entry per positional argument"), (lambda dy: dy[:1], ValueError, r"\(1,\), expected \(2,\)"),
+])
+def test_wrong_custom_gradients_are_errors(backward, error, message):
+    scaled = f.custom_gradient(lambda x: (x * 2, backward))
+    with pytest.raises(error, match=message):
+        f.grad(lambda x: f.sum(scaled(x)))(f.ones(2))
+    with pytest.raises(TypeError, match="must return its value and a function"):
+        f.custom_gradient(lambda x: x)(f.ones(2))
+
+
+def test_custom_gradients_leave_no_memory():
+    import gc
+    import weakref
+
+    kept = []
+
+    def loss(x):
+        big = x * 2
+        kept.append(weakref.ref(big))
+        return f.sum(f.custom_gradient(lambda x: (x * 3, lambda dy: dy * big))(x))
+
+    for _ in range(5):
+        f.grad(loss)(f.ones(10))
+        f.jit(f.grad(loss))(f.ones(10))
+    gc.collect()
+    assert not any(k() for k in kept)
+
+
+def test_autocast_computes_products_of_compiled_functions_in_16_bits():
+    f.random.seed(3)
+    a, b = f.random.normal((64, 64)), f.random.normal((64, 64))
+    step = f.jit(lambda a, b: f.sum(a @ b, axis=0))
+    exact = step(a, b)
+    with f.autocast(f.bfloat16):
+        rounded = step(a, b)
+        with f.autocast(enabled=False):
+            assert step(a, b).tolist() == exact.tolist()
+    assert rounded.dtype == f.float32 and rounded.tolist() != exact.tolist()
+    assert f.max(abs(rounded - exact)).item() < 2
+    assert f.autocast(f.bfloat16)(step)(a, b).tolist() == rounded.tolist() != step(a, b).tolist()
+    assert "bf16" in f.autocast(f.bfloat16)(f.plan)(step, a, b).text
+    with f.autocast(f.float16):
+        g = f.jit(f.grad(lambda a: f.sum((a @ b) ** 2)))(a)
+    assert g.dtype == f.float32 and f.max(abs(g - 2 * (a @ b) @ b.T)).item() < 5
+    with pytest.raises(ValueError, match="int8"):
+        f.autocast(f.int8)
+
+    @f.jit
+    def inside(a):
+        with f.autocast():
+            return a @ b
+
+    with pytest.raises(TypeError, match="around the call"):
+        inside(a)
+
+
+def test_results_may_have_another_structure_for_other_shapes():
+    rows = f.jit(lambda x: tuple(2 * row for row in x))
+    for n in (2, 3, 2):
+        assert [r.tolist() for r in rows(f.ones((n, 1)))] == [[2]] * n
+
+
+def test_numbers_of_other_types_are_other_arguments():
+    scaled = f.jit(lambda x, k: x * k)
+    assert scaled(f.arange(2), 2).dtype == f.int64 and scaled(f.arange(2), 2.0).dtype == f.float32
