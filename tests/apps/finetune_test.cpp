@@ -56,7 +56,7 @@ TEST(FineTuneCommand, SaysWhatANewUserOverlooks) {
                                "--fit", "off", "--freeze", "backbone", "-o", dir + "/run"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_NE(ran.err.find("--freeze without --weights"), std::string::npos) << ran.err;
-  EXPECT_NE(ran.err.find("8,000 of 20,000 samples are left out of each epoch"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("8,000 of 20,000 samples are skipped in each epoch"), std::string::npos) << ran.err;
   const Ran folder = run_freight({"predict", dir + "/run", "x.png"});
   EXPECT_EQ(folder.code, 2) << folder.err;
   EXPECT_NE(folder.err.find("is the directory of a run, expected its model: " + dir + "/run/model.safetensors"),

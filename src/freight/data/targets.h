@@ -10,12 +10,16 @@
 
 namespace freight::data {
 
-// classes: one class per sample. values: numbers to regress. labels: any number of labels per sample.
-enum class TargetKind { classes, values, labels };
+// The meaning of a list's targets.
+enum class TargetKind {
+  classes,  // one class per sample
+  values,   // numbers to regress
+  labels,   // any number of labels per sample
+};
 
 // Settings of reading the targets of a list.
 struct TargetOptions {
-  TargetKind kind = TargetKind::classes;
+  TargetKind kind = TargetKind::classes;  // of the list's rows
   std::vector<std::string> columns = {};  // by name in the header, or number from 1; empty: the label column
   std::vector<std::string> labels = {};   // the labels of a saved model by number; empty: those of the training set
 };
@@ -59,9 +63,10 @@ class TargetRows {
 // Numbers by which rows of such targets are divided evenly (hold_out): of labels the rarest one that a row has, or K
 // for a row without one; of values 0.
 struct Strata {
-  std::vector<int64_t> of_row;
-  size_t count = 1;
+  std::vector<int64_t> of_row;  // its stratum
+  size_t count = 1;             // of strata
 };
+// The strata of targets f32 (N, K) or u8 (N, K).
 Strata strata_of(const Array& targets);
 // Labels by which samples are divided into folds (metrics/folds.h), i64 (N) or f32 (N): classes as they are, the first
 // of several values, the strata of labels.

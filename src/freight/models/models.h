@@ -41,9 +41,9 @@ struct Objective {
 // deviation, by which the loss is computed, so that all values count alike and the learning rate does not depend on
 // their units. Empty: the results are the values.
 struct TargetScale {
-  std::vector<float> mean, deviation;
+  std::vector<float> mean, deviation;  // by value
 
-  bool any() const { return !mean.empty(); }
+  bool any() const { return !mean.empty(); }  // true if there is a scale
 };
 
 // A net with what it is for.

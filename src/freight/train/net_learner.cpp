@@ -210,7 +210,7 @@ void note_left_out(NetRun& p) {
   constexpr int64_t kWorthALine = 10;  // percent of the samples
   const int64_t count = p.task->train_count(), used = p.length.steps_per_epoch * p.config.batch_size;
   if (p.net->model.language_model() || used >= count || 100 * (count - used) < kWorthALine * count) return;
-  p.notes.push_back(cat(with_commas(count - used), " of ", with_commas(count), " samples are left out of each epoch, ",
+  p.notes.push_back(cat(with_commas(count - used), " of ", with_commas(count), " samples are skipped in each epoch, ",
                         "others each time: batches of ", p.config.batch_size, " do not divide them (--batch-size)"));
 }
 
