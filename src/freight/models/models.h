@@ -56,7 +56,7 @@ struct Model {
   // Logits are divided by it before they become probabilities (Guo et al., On calibration of modern neural networks,
   // ICML 2017). A stored model has its own; specs do not state it.
   double temperature = 1;
-  // Of losses of values. A stored model has its own, too.
+  // For losses of values. A stored model has its own.
   TargetScale target_scale = {};
 
   // Type of the net's input for a batch.
