@@ -222,7 +222,7 @@ TEST_F(UnbalancedTexts, AThresholdByRecallIsSavedAndUsedByEverything) {
   ASSERT_NE(recall, measured.scores.end());
   EXPECT_GE(recall->value, 0.95);
   const float low = static_cast<float>(*bundle.threshold), over[] = {1 - low - 0.001f, low + 0.001f};
-  EXPECT_EQ(bundle.told(over, 2), 1);
+  EXPECT_EQ(bundle.predicted(over, 2), 1);
   ASSERT_EQ(r.decisions.size(), 1u);
   EXPECT_NE(r.decisions[0].find("by recall=0.95 on the validation set"), std::string::npos) << r.decisions[0];
 }
