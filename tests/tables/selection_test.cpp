@@ -484,10 +484,10 @@ TEST_F(Selection, NonsenseIsRefusedByItsFlag) {
     c.model = "auto";
     c.rounds = 5;
   });
-  refused({"--folds is a flag of table models; this run trains a network"}, [](C& c) {
+  refused({"--tune is a flag of table models; this run trains a network"}, [](C& c) {
     c = C();
     c.model = "lenet";
-    c.folds = 3;
+    c.tune = 3;
   });
 }
 
