@@ -16,6 +16,7 @@
 #include "tests/support/folders.h"
 #include "tests/support/fuzz.h"
 #include "tests/support/process_memory.h"
+#include "tests/support/torch_python.h"
 
 namespace freight::io {
 namespace {
@@ -443,9 +444,8 @@ TEST(WeightsFile, AnIndexGathersTheFilesBesideIt) {
 
 // PyTorch of today writes every format, and reads what is written here with weights_only=True.
 TEST(TorchPeer, ReadsOurFilesAndWritesOnesThatWeRead) {
-  const char* named = std::getenv("FREIGHT_TORCH_PYTHON");
-  const std::string python = named ? named : python_with("torch");
-  if (python.empty()) GTEST_SKIP() << "no Python with torch is here (FREIGHT_TORCH_PYTHON names one)";
+  const std::string python = torch_python();
+  if (python.empty()) GTEST_SKIP() << kWithoutTorch;
   const TemporaryDir dir;
   const auto run = [&](const std::string& arguments) {
     return std::system((python + " -W ignore " + arguments).c_str());

@@ -15,6 +15,7 @@
 #include "freight/ops/ops.h"
 #include "tests/support/files.h"
 #include "tests/support/folders.h"
+#include "tests/support/torch_python.h"
 
 namespace freight {
 namespace {
@@ -443,9 +444,8 @@ std::string compare(const Case& c, const Answer& ours, const json& theirs) {
 }
 
 TEST(TorchRandom, AThousandConfigurationsAgree) {
-  const char* named = std::getenv("FREIGHT_TORCH_PYTHON");
-  const std::string python = named ? named : testing::python_with("torch");
-  if (python.empty()) GTEST_SKIP() << "no Python with torch is here (FREIGHT_TORCH_PYTHON names one)";
+  const std::string python = testing::torch_python();
+  if (python.empty()) GTEST_SKIP() << testing::kWithoutTorch;
   const testing::TemporaryDir dir;
   const DeviceScope on("cpu");
   Draw draw(20261125);

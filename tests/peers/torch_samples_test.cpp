@@ -22,6 +22,7 @@
 #include "freight/ops/signature.h"
 #include "tests/support/document.h"
 #include "tests/support/folders.h"
+#include "tests/support/torch_python.h"
 
 namespace freight {
 namespace {
@@ -361,9 +362,8 @@ std::string reasons_table(const Tally& tally) {
 }
 
 TEST(TorchSamples, ValuesGradientsAndRefusalsArePyTorchs) {
-  const char* named = std::getenv("FREIGHT_TORCH_PYTHON");
-  const std::string python = named ? named : testing::python_with("torch");
-  if (python.empty()) GTEST_SKIP() << "no Python with torch is here (FREIGHT_TORCH_PYTHON names one)";
+  const std::string python = testing::torch_python();
+  if (python.empty()) GTEST_SKIP() << testing::kWithoutTorch;
   const testing::TemporaryDir dir;
   const DeviceScope on("cpu");
   const std::string command =

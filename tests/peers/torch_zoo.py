@@ -10,7 +10,9 @@ would decide which elements count. So nets with BatchNorm are "gated" for the gr
 residual branches damped), and the pictures' salt is one that keeps clear of such places. --search prints, for some salts,
 how near the nearest is; --check prints how far off single precision is. Of the nets in FOLLOWED it also keeps the losses of
 100 steps of SGD. --names writes torchvision_names.json: of torchvision's nets the number of parameters and a hash of all names
-and shapes.
+and shapes. torch_zoo.py --train FOLDER NET trains the net for 100 steps from PyTorch's own first weights, and writes these (start.pth),
+the batches (batches.pth) and the losses (losses.json), for the test that trains from the files; --rounding NET... prints how far
+the losses in single precision are from those in double.
 """
 import collections
 import json
@@ -239,6 +241,8 @@ NETS = {
     "gpt_char": (GptChar, (2, 8), 0),
 }
 FOLLOWED = {"lenet": (16, 0.01), "resnet20": (32, 0.005), "lstm_text": (16, 0.05)}  # batch and learning rate
+# Training from PyTorch's first weights: learning rates, and a batch that BatchNorm can take the statistics of.
+RATE, RATES, LEAST_BATCH = 1e-3, {}, 8
 TOKENS = ("textcnn", "text_bow", "lstm_text", "gru_text", "gpt_char")  # shape is (N, T)
 
 
@@ -272,12 +276,76 @@ def losses(name, dtype=torch.float64):
     return out
 
 
-def results(name, dtype=torch.float64):
-    make, shape, salt = NETS[name]
-    model = make()
+def without_dropout(model):
     for m in model.modules():
         if isinstance(m, (nn.Dropout, torchvision.ops.StochasticDepth)):
             m.p = 0.0
+    return model
+
+
+def language_loss(logits, targets):
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def loss_with_heads(name, y_hat, y, criterion):
+    """The loss, with those of auxiliary heads, and the outputs of the last head."""
+    if name != "googlenet":
+        return criterion(y_hat, y), y_hat
+    heads = (y_hat.aux_logits1, y_hat.aux_logits2)
+    return criterion(y_hat.logits, y) + sum(0.3 * criterion(h, y) for h in heads), y_hat.logits
+
+
+def trainable_batches(name, shape):
+    """100 batches whose classes can be learned: noise around an image, or a token, of each class."""
+    draw = torch.Generator().manual_seed(1)
+    for _ in range(100):
+        y = torch.randint(0, CLASSES, shape[:1], generator=draw)
+        if name in TOKENS:
+            x = torch.randint(1, VOCABULARY, shape, generator=draw)
+            typical = torch.rand(shape, generator=draw) < 0.3
+            x = torch.where(typical, 1 + y[:, None].expand(shape), x)
+            yield x, x.roll(-1, 1) if name == "gpt_char" else y
+        else:
+            of_class = torch.stack([pictures(shape[1:], f"class {c}") for c in y.tolist()])
+            x = torch.randn(shape, generator=draw) + of_class
+            yield x, x @ pictures((shape[1], CLASSES), "targets") if name == "linear_regression" else y
+
+
+def train(name, dtype=torch.float32):
+    """100 steps of SGD: the state dict before them, the batches, the losses."""
+    torch.manual_seed(0)
+    make, shape, _ = NETS[name]
+    model = without_dropout(make()).to(dtype).train()
+    start = {n: t.clone() for n, t in model.state_dict().items()}
+    batches = list(trainable_batches(name, (max(shape[0], LEAST_BATCH), *shape[1:])))
+    criterion = {"linear_regression": F.mse_loss, "gpt_char": language_loss}.get(name, F.cross_entropy)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.SGD(parameters, RATES.get(name, RATE), momentum=0.9)
+    losses = []
+    for x, y in batches:
+        floats = name not in TOKENS
+        loss, _ = loss_with_heads(name, model(x.to(dtype) if floats else x), y.to(dtype) if y.is_floating_point() else y, criterion)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return start, batches, losses
+
+
+def save_training(name, folder):
+    """The nets take turns in what torch.save writes: a state dict, the same in the older format, a checkpoint that contains it."""
+    folder = pathlib.Path(folder)
+    start, batches, of_steps = train(name)
+    form = list(NETS).index(name) % 3
+    content = {"epoch": 1, "state_dict": {"module." + n: t for n, t in start.items()}} if form == 2 else start
+    torch.save(content, folder / "start.pth", _use_new_zipfile_serialization=form != 1)
+    torch.save({f"{part}{step}": t for step, pair in enumerate(batches) for part, t in zip("xy", pair)}, folder / "batches.pth")
+    (folder / "losses.json").write_text(json.dumps({"rate": RATES.get(name, RATE), "losses": of_steps}))
+
+
+def results(name, dtype=torch.float64):
+    make, shape, salt = NETS[name]
+    model = without_dropout(make())
     x = tokens(shape, salt) if name in TOKENS else pictures(shape, salt).to(dtype)
     if name == "linear_regression":
         y = noise("y", (shape[0], CLASSES)).float().to(dtype)
@@ -287,7 +355,7 @@ def results(name, dtype=torch.float64):
         criterion = F.cross_entropy
     if name == "gpt_char":
         y = tokens(shape, "y")
-        criterion = lambda logits, targets: F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        criterion = language_loss
     out = {"input": shape[1:], "batch": shape[0], "salt": salt}
     if name in TOKENS:
         out["vocabulary"] = VOCABULARY
@@ -295,13 +363,7 @@ def results(name, dtype=torch.float64):
         fill(model, False)
         out["evaluation"] = model.to(dtype).eval()(x)
         fill(model, True)
-    y_hat = model.train()(x)
-    heads = []
-    if name == "googlenet":
-        y_hat, heads = y_hat.logits, [y_hat.aux_logits1, y_hat.aux_logits2]
-    loss = criterion(y_hat, y)
-    for h in heads:
-        loss = loss + 0.3 * criterion(h, y)
+    loss, y_hat = loss_with_heads(name, model.train()(x), y, criterion)
     loss.backward()
     out["training"], out["loss"] = y_hat.detach(), loss.item()
     out["gradients"] = {n: p.grad.double() for n, p in model.named_parameters() if p.requires_grad}
@@ -383,6 +445,12 @@ elif "--names" in sys.argv:
     table = {name: names_of(name) for name in names if hasattr(torchvision.models, name)}
     path = pathlib.Path(__file__).with_name("torchvision_names.json")
     path.write_text("{\n" + ",\n".join(f'"{n}": {json.dumps(v)}' for n, v in table.items()) + "\n}\n")
+elif "--train" in sys.argv:
+    save_training(names[1], names[0])
+elif "--rounding" in sys.argv:
+    for name in names:
+        single, double = train(name)[2], train(name, torch.float64)[2]
+        print(f"{name} {double[0]:.4f} to {double[-1]:.4f}, off by {max(abs(a - b) for a, b in zip(single, double)):.1e}", flush=True)
 elif "--check" in sys.argv:
     for name in names:
         exact, single = results(name), results(name, torch.float32)

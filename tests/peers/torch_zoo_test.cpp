@@ -13,8 +13,11 @@
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/freight.h"
+#include "freight/io/weights_file.h"
 #include "freight/models/loss.h"
+#include "freight/store/bundle.h"
 #include "tests/support/folders.h"
+#include "tests/support/torch_python.h"
 
 namespace freight {
 namespace {
@@ -262,6 +265,48 @@ std::vector<std::string> torch_nets() {
   return names;  // the three others are trained against PyTorch in peers_test.cpp
 }
 INSTANTIATE_TEST_SUITE_P(Nets, Zoo, ::testing::ValuesIn(torch_nets()), [](const auto& tested) { return tested.param; });
+
+// PyTorch trains here and now, from weights of its own that torch.save wrote. FREIGHT_LONG=1 (./test --long) takes all
+// networks, which is a quarter of an hour.
+const std::set<std::string> kTrainedAlways{"lenet", "resnet18", "mobilenet_v3_small", "squeezenet1_1", "gru_text"};
+class TrainedFromFile : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(TrainedFromFile, AHundredStepsGiveTheLossesOfPyTorch) {
+  const std::string python = testing::torch_python(), name = GetParam();
+  if (python.empty()) GTEST_SKIP() << testing::kWithoutTorch;
+  if (!std::getenv("FREIGHT_LONG") && !kTrainedAlways.contains(name)) GTEST_SKIP() << "FREIGHT_LONG=1 trains it";
+  const DeviceScope on("cpu");
+  const testing::TemporaryDir dir;
+  const std::string command =
+      cat("'", python, "' -W ignore '", source_dir(), "/tests/peers/torch_zoo.py' --train '", dir.path(), "' ", name);
+  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  const json want = json::parse(std::ifstream(dir / "losses.json"));
+  const io::SafeTensors batches = io::load_weights_file(dir / "batches.pth");
+  models::Model model = make(name, expected()[name]);
+  store::load_weights(model, dir / "start.pth");
+  model.net->train();
+  optim::SGD sgd(model.net->parameters(), {.lr = want["rate"].get<double>(), .momentum = 0.9});
+  auto step = compile(
+      [&](const Tensor& x, const Tensor& y) {
+        const Tensor loss = models::score(model, x, y).loss;
+        sgd.step(loss);
+        return loss;
+      },
+      CompileOptions{.deterministic = true});
+  ASSERT_EQ(want["losses"].size(), 100U);
+  double worst = 0;
+  for (size_t s = 0; s < 100; ++s) {
+    const Array x = batches.find(cat("x", s))->cast(model.input.dtype);
+    const double loss = step(x, *batches.find(cat("y", s))).item<double>();
+    worst = std::max(worst, std::fabs(loss - want["losses"][s].get<double>()));
+    ASSERT_LT(worst, 1e-3) << "step " << s << " of " << name;
+  }
+  EXPECT_NE(want["losses"][0], want["losses"][99]);
+  std::printf("%s: losses %.4f to %.4f, off by %.1e at most\n", name.c_str(), want["losses"][0].get<double>(),
+              want["losses"][99].get<double>(), worst);
+}
+INSTANTIATE_TEST_SUITE_P(Nets, TrainedFromFile, ::testing::ValuesIn(torch_nets()),
+                         [](const auto& tested) { return tested.param; });
 
 }  // namespace
 }  // namespace freight
