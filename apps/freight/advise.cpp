@@ -133,6 +133,7 @@ plan::Advice advise_net(const PlanInput& in, const AdviseFlags& flags, const pla
   say(cat("run       ", in.setup.config.model, in.setup.data.empty() ? "" : cat(" on ", in.setup.data), ", batch ",
           in.setup.config.batch_size, ", ", in.setup.config.precision, ": ", fixed(length.epochs, 0), " epochs of ",
           with_commas(static_cast<int64_t>(length.steps_per_epoch)), " steps"));
+  for (const std::string& line : in.setup.frozen) say(cat("frozen    ", line));
   std::fputs(texts_line(in.setup).c_str(), stdout);
   print(advice, goal);
   say(cat("assumed   up to 64 devices, ",

@@ -235,6 +235,41 @@ void print_means(const std::vector<Means>& means, const StepPlan& d) {
   std::printf("\n%s", table({"  with", "total", "memory", "FLOPs"}, rows).c_str());
 }
 
+// The same step with less frozen, or with frozen layers computed in every epoch.
+struct Otherwise {
+  std::string flag;
+  double total = 0, flops = 0;
+};
+std::vector<Otherwise> less_frozen(const plan::TrainingSetup& s, const StepPlan& d) {
+  std::vector<Otherwise> all;
+  if (s.frozen.empty()) return all;
+  const auto add = [&](const char* flag, const plan::TrainingSetup& other) {
+    const StepPlan then = plan::plan_step(other, d.options);
+    all.push_back({flag, static_cast<double>(then.total()), then.flops});
+  };
+  if (s.uncached) add("with --feature-cache off", *s.uncached);
+  plan::TrainingSetup whole = s.uncached ? *s.uncached : s;
+  whole.config.freeze.clear();
+  add("without --freeze", whole);
+  return all;
+}
+void print_frozen(const plan::TrainingSetup& s, const std::vector<Otherwise>& otherwise, const StepPlan& d) {
+  if (otherwise.empty()) return;
+  for (const std::string& line : s.frozen) std::printf("frozen    %s\n", line.c_str());
+  std::string text =
+      cat("a step takes ", bytes(static_cast<double>(d.total())), " and ", number(d.flops * 1e-9), " GFLOP");
+  for (const Otherwise& o : otherwise) text += cat(", ", o.flag, " ", bytes(o.total), " and ", number(o.flops * 1e-9));
+  std::printf("          %s%s\n", text.c_str(),
+              s.features ? "; times do not include the forward pass that computes them once" : "");
+}
+Json json_of(const plan::TrainingSetup& s, const std::vector<Otherwise>& otherwise) {
+  Json j{{"notes", s.frozen}, {"computed_once", s.features.has_value()}, {"otherwise", Json::array()}};
+  for (const Otherwise& o : otherwise) {
+    j["otherwise"].push_back({{"flags", o.flag}, {"total_bytes", o.total}, {"flops", o.flops}});
+  }
+  return j;
+}
+
 // The first of the listed devices that waits for its data; null if none does.
 const Estimate* held_up(const std::vector<Estimate>& all) {
   for (size_t i = 1; i < std::min<size_t>(all.size(), 4); ++i) {
@@ -417,8 +452,11 @@ int plan_command(const Args& args) {
     print_csv(all);
     return 0;
   }
+  const std::vector<Otherwise> otherwise = less_frozen(in->setup, step_plans[0]);
   if (flags.json) {
-    std::printf("%s\n", json_of(step_plans, line, means, all, *in, offloaded, limit).dump(2).c_str());
+    Json j = json_of(step_plans, line, means, all, *in, offloaded, limit);
+    if (!otherwise.empty()) j["frozen"] = json_of(in->setup, otherwise);
+    std::printf("%s\n", j.dump(2).c_str());
     return 0;
   }
   const StepPlan& d = step_plans[0];
@@ -435,6 +473,7 @@ int plan_command(const Args& args) {
               options.parts > 1 ? cat(" in ", options.parts, " parts").c_str() : "", in->setup.config.precision.c_str(),
               in->setup.config.optimizer.c_str(), number(d.flops * 1e-9).c_str(), bytes(d.moved).c_str(),
               number(d.flops / d.moved).c_str(), with_commas(static_cast<int64_t>(d.plan_steps)).c_str());
+  print_frozen(in->setup, otherwise, d);
   print_memory(step_plans, line);
   if (limit) print_limit(*limit, options.batch);
   print_means(means, d);

@@ -1,8 +1,11 @@
 // Fine-tuning by the command: several devices, tables, and weights of a source that cannot be reached.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "freight/base/strings.h"
 #include "run_command.h"
+#include "tests/support/small_digits.h"
 
 namespace freight::test {
 namespace {
@@ -27,6 +30,45 @@ TEST(FineTuneCommand, SeveralDevicesTrainTheModelOfOneWithTheSameLayersFrozen) {
   const Ran ran = train("/two", several);
   EXPECT_NE(ran.err.find("initialized: 11.weight"), std::string::npos) << ran.err;
   EXPECT_EQ(read_file(dir + "/one/model.safetensors"), read_file(dir + "/two/model.safetensors"));
+}
+
+// Trains the head of convnet on features of a small set of digits, which is in `dir`.
+Ran train_head(const std::string& dir, const std::vector<std::string>& more) {
+  std::vector<std::string> args = {"train", dir, "--model", "convnet", "--freeze", "backbone", "--overwrite"};
+  args.insert(args.end(), more.begin(), more.end());
+  Ran ran = run_freight(args);
+  EXPECT_NE(ran.err.find("the frozen layers are computed once"), std::string::npos) << ran.err;
+  return ran;
+}
+
+TEST(FineTuneCommand, SeveralDevicesShareTheFeaturesAndTrainTheModelOfOne) {
+  const std::string dir = scratch_dir();
+  write_small_digits(dir);
+  const auto train = [&](const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"--flip", "--augment-views", "2", "-o", dir + name};
+    args.insert(args.end(), more.begin(), more.end());
+    const Ran ran = train_head(dir, args);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return read_file(dir + name + "/model.safetensors");
+  };
+  const std::string one = train("/one", {"--shards", "3"});
+  EXPECT_EQ(one, train("/two", {"--shards", "3", "--devices", "cpu*2"}));
+  EXPECT_EQ(one, train("/three", {"--shards", "3", "--devices", "cpu*3", "--feature-cache", "disk"}));
+  EXPECT_NE(one, train("/uneven", {"--devices", "cpu*3"}));
+}
+
+TEST(FineTuneCommand, ARunOnFeaturesChoosesItsBatchAndSaysWhatWouldFit) {
+  const std::string dir = scratch_dir();
+  write_small_digits(dir);
+  const Ran chosen = train_head(dir, {"-b", "auto", "--json", "-o", dir + "/run"});
+  EXPECT_EQ(chosen.code, 0) << chosen.err;
+  EXPECT_NE(chosen.err.find(" was tried: "), std::string::npos) << chosen.err;
+  const auto whole = train_head(dir, {"-b", "320", "--json", "-o", dir + "/run"});
+  const double planned = nlohmann::json::parse(whole.out).at("planned_bytes").get<double>();
+  const Ran refused = run_freight({"train", dir, "--model", "convnet", "--freeze", "backbone", "-b", "320",
+                                   "--device-memory", cat(0.97 * planned / 0x1p30), "-o", dir + "/small"});
+  EXPECT_EQ(refused.code, 5) << refused.err;
+  EXPECT_NE(refused.err.find("would fit, with "), std::string::npos) << refused.err;
 }
 
 TEST(FineTuneCommand, ModelsOfTablesHaveNoLayersToFreeze) {

@@ -349,6 +349,52 @@ TEST(PlanCommand, MemoryTimeAndCostOfARunAreTheSameInEveryCommand) {
   }
 }
 
+// Frozen layers save gradients, and computed once they leave a step that is small.
+TEST(PlanCommand, SaysWhatFrozenLayersSave) {
+  const auto plan = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"plan", "digits", "--model", "convnet", "--json"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Ran r = run_freight(args);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return Json::parse(r.out);
+  };
+  const Json whole = plan({}), once = plan({"--freeze", "backbone"}),
+             always = plan({"--freeze", "backbone", "--feature-cache", "off"}),
+             two = plan({"--freeze", "backbone", "--devices", "2"});
+  EXPECT_FALSE(whole.contains("frozen"));
+  EXPECT_EQ(once.at("frozen").at("computed_once"), true);
+  EXPECT_EQ(always.at("frozen").at("computed_once"), false);
+  EXPECT_EQ(two.at("frozen").at("computed_once"), true);
+  const Json& otherwise = once.at("frozen").at("otherwise");
+  ASSERT_EQ(otherwise.size(), 2u);
+  for (const char* key : {"total_bytes", "flops"}) {
+    EXPECT_EQ(otherwise[0].at(key), always.at(key)) << key;
+    EXPECT_EQ(otherwise[1].at(key), whole.at(key)) << key;
+    EXPECT_EQ(always.at("frozen").at("otherwise")[0].at(key), whole.at(key)) << key;
+  }
+  EXPECT_LT(10 * once.at("flops").get<double>(), always.at("flops").get<double>());
+  EXPECT_LT(2 * always.at("flops").get<double>(), whole.at("flops").get<double>());
+  EXPECT_LT(always.at("total_bytes"), whole.at("total_bytes"));
+  // The run says the same.
+  const std::string dir = scratch_dir();
+  const Ran trained = run_freight({"train", "digits", "--model", "convnet", "--freeze", "backbone", "--max-steps", "1",
+                                   "--json", "-o", dir + "/run"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_NE(trained.err.find(once.at("frozen").at("notes").back().get<std::string>()), std::string::npos)
+      << trained.err;
+  EXPECT_EQ(Json::parse(trained.out).at("planned_bytes"), once.at("total_bytes"));
+
+  const Ran text = run_freight({"plan", "digits", "--model", "convnet", "--freeze", "backbone"});
+  for (const char* part : {"frozen    frozen: ", "computed once", "with --feature-cache off", "without --freeze"}) {
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << ": " << text.out;
+  }
+  const Ran alone = run_freight({"plan", "--model", "lenet", "--freeze", "backbone"});
+  EXPECT_NE(alone.out.find("depends on the data"), std::string::npos) << alone.out;
+  const Ran unknown = run_freight({"plan", "digits", "--model", "convnet", "--freeze", "layer9"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_NE(unknown.err.find("'layer9' matches no layer"), std::string::npos) << unknown.err;
+}
+
 TEST(ExplainCommand, ItsLayersAreTheWholeStep) {
   const Ran plan = run_freight({"plan", "--model", "lenet", "-b", "64", "--json"});
   const Ran r = run_freight({"explain", "--model", "lenet", "-b", "64", "--json"});

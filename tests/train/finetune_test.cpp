@@ -227,6 +227,18 @@ TEST_F(FineTuning, MicroBatchesAndClassWeightsTakeKeptFeatures) {
   EXPECT_LT(difference(models[0], models[1]), 1e-4);
 }
 
+TEST_F(FineTuning, KeptFeaturesAreEvaluatedAtTheTemperatureOfTheModel) {
+  std::vector<double> losses;
+  for (const char* cache : {"off", "memory"}) {
+    Config c = at(cache);
+    c.freeze = "backbone";
+    c.feature_cache = cache;
+    c.calibration = "temperature";
+    losses.push_back(run(c).test.loss);
+  }
+  EXPECT_NEAR(losses[0], losses[1], 1e-4);
+}
+
 TEST_F(FineTuning, SaysWhatPreventsThatFrozenLayersAreComputedOnce) {
   const auto refused = [&](const std::string& why, const std::function<void(Config&)>& change) {
     Config c = at("refused");
@@ -243,7 +255,6 @@ TEST_F(FineTuning, SaysWhatPreventsThatFrozenLayersAreComputedOnce) {
   };
   refused("--flip change samples in every epoch; --augment-views 4", [](Config& c) { c.flip = true; });
   refused("--mixup-alpha mixes samples", [](Config& c) { c.mixup_alpha = 0.2; });
-  refused("--shards promises the same bits", [](Config& c) { c.shards = 4; });
   refused("--on-bad-sample skip", [](Config& c) { c.on_bad_sample = "skip"; });
   refused("they need", [](Config& c) { c.feature_cache_size = "1KiB"; });
   refused("the frozen layers are not the first ones: conv1 is trained", [](Config& c) { c.freeze = "conv2,bn2"; });
@@ -291,6 +302,7 @@ TEST_F(FineTuning, TextsTakeTheVocabularyOfTheWeights) {
   c.weights = dir_ / "first/model.safetensors";
   run(c);
   EXPECT_NE(notes_.find("initialized: "), std::string::npos) << notes_;
+  EXPECT_NE(notes_.find("is for training from scratch: --recipe finetune"), std::string::npos) << notes_;
   const store::Bundle first = store::load_bundle(c.weights),
                       second = store::load_bundle(dir_ / "second/model.safetensors");
   EXPECT_EQ(first.preprocessing.tokenizer->size(), second.preprocessing.tokenizer->size());

@@ -37,10 +37,15 @@ class ViewsFeed final : public data::Feed {
   data::Feed* now_;
 };
 
+std::span<std::byte> rows_of(const Array& all, int64_t first, int64_t end) {
+  const size_t row = all.bytes() / static_cast<size_t>(all.shape()[0]);
+  return {static_cast<std::byte*>(all.raw()) + static_cast<size_t>(first) * row,
+          static_cast<size_t>(end - first) * row};
+}
+
 // Copies the rows of a batch to their place.
-void put_rows(const Array& rows, Array& to, int64_t first) {
-  const size_t row = to.bytes() / static_cast<size_t>(to.shape()[0]);
-  std::memcpy(static_cast<std::byte*>(to.raw()) + static_cast<size_t>(first) * row, rows.raw(), rows.bytes());
+void put_rows(const Array& rows, const Array& to, int64_t first) {
+  std::memcpy(rows_of(to, first, first + rows.shape()[0]).data(), rows.raw(), rows.bytes());
 }
 
 }  // namespace
@@ -71,22 +76,26 @@ Compiled<std::function<Tensor(const Tensor&)>> feature_function(const FrozenPart
   return {[&part](const Tensor& x) { return part.features(x); }, std::move(options)};
 }
 
-bool FeatureSet::fill(int64_t view, data::Feed& feed, Compiled<std::function<Tensor(const Tensor&)>>& extract,
+bool FeatureSet::fill(const Section& s, data::Feed& feed, Compiled<std::function<Tensor(const Tensor&)>>& extract,
                       const Poll& poll) {
-  data::Dataset& set = views_[static_cast<size_t>(view)];
-  int64_t done = 0;
-  feed.start(view);
-  while (const data::FeedBatch* b = feed.next()) {
-    const int64_t n = b->inputs.shape()[0];
-    FREIGHT_CHECK(done + n <= options_.samples, "the feed has more samples than the set");
-    const Array rows = extract(b->inputs).array();
-    put_rows(rows, set.images, done);
+  const data::Dataset& set = views_[static_cast<size_t>(s.view)];
+  FREIGHT_CHECK(s.first % options_.batch == 0 && s.end <= options_.samples, "a section begins with a batch");
+  int64_t done = s.first;
+  feed.start(s.view, s.first / options_.batch);
+  while (done < s.end) {
+    const data::FeedBatch* const b = feed.next();
+    FREIGHT_CHECK(b && done + b->inputs.shape()[0] <= s.end, "the feed has other batches than the section");
+    put_rows(extract(b->inputs).array(), set.images, done);
     put_rows(b->targets, set.labels, done);
-    done += n;
-    if (!poll(done)) return false;
+    done += b->inputs.shape()[0];
+    if (!poll(done - s.first)) return false;
   }
-  FREIGHT_CHECK(done == options_.samples, "the feed has fewer samples than the set");
   return true;
+}
+
+std::vector<std::span<std::byte>> FeatureSet::bytes_of(const Section& s) {
+  const data::Dataset& set = views_[static_cast<size_t>(s.view)];
+  return {rows_of(set.images, s.first, s.end), rows_of(set.labels, s.first, s.end)};
 }
 
 std::unique_ptr<data::Feed> FeatureSet::feed(const data::LoaderOptions& given) const {

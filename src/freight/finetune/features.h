@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace freight::finetune {
 
 struct FeatureOptions {
   int64_t samples = 0;
+  int64_t batch = 1;  // samples that are computed at a time
   int64_t views = 1;  // of each sample, as augmentation shows it in so many epochs
   Type target = {};   // of a sample, without the batch axis
   std::vector<std::string> classes = {};
@@ -26,10 +28,17 @@ class FeatureSet {
   // `part` must outlive it. Memory is reserved, or the file, and filled later.
   FeatureSet(const FrozenPart& part, const FeatureOptions& options);
 
-  // Computes the features of one view from a feed of all samples in their order, of which epoch `view` is read. Calls
-  // `poll` between batches; false from that stops it, and is returned.
+  // Samples `first` to `end` of a view, where the first of a batch begins.
+  struct Section {
+    int64_t view = 0, first = 0, end = 0;
+  };
+  // Computes the features of a section from a feed of all samples in their order, of which epoch `view` is read. Calls
+  // `poll` with the samples done between batches; false from that stops it, and is returned.
   using Poll = std::function<bool(int64_t samples)>;
-  bool fill(int64_t view, data::Feed& feed, Compiled<std::function<Tensor(const Tensor&)>>& extract, const Poll& poll);
+  bool fill(const Section& section, data::Feed& feed, Compiled<std::function<Tensor(const Tensor&)>>& extract,
+            const Poll& poll);
+  // The features and targets of a section, to be copied between processes.
+  std::vector<std::span<std::byte>> bytes_of(const Section& section);
   // Batches in the order in which a Loader with these options gives the samples; in epoch e of view e modulo the views.
   std::unique_ptr<data::Feed> feed(const data::LoaderOptions& options) const;
 

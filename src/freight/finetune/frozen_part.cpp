@@ -209,7 +209,7 @@ FrozenPart::FrozenPart(const models::Model& model, const Type& sample) : model_(
 
 models::Model FrozenPart::rest() const {
   models::Model rest = model_;
-  rest.input = {DType::f32, {1, width_}};  // a channel, as an image has
+  rest.input = type();
   rest.net = std::make_shared<Rest>(model_, sample_);
   return rest;
 }

@@ -19,14 +19,15 @@ class FrozenPart {
   // True where it computes something.
   bool exists() const { return width_ > 0 && flops_ > 0; }
   int64_t width() const { return width_; }                                   // features of a sample, f32
+  Type type() const { return {DType::f32, {1, width_}}; }                    // of these: a channel, as an image has
   double flops() const { return flops_ / 2; }                                // of a sample
   double share() const { return all_flops_ > 0 ? flops_ / all_flops_ : 0; }  // of the FLOPs of a forward pass
   // The layers that it ends before, each with the reason: "fc is trained", "drop1 draws random numbers (dropout)",
   // "bn1 computes over the batch (batch_norm)".
   const std::vector<std::string>& ends() const { return ends_; }
 
-  // The model that takes features, f32 [1, width()], in place of samples. Its network is the rest of this one, with the
-  // same variables, and follows its mode.
+  // The model that takes features in place of samples. Its network is the rest of this one, with the same variables,
+  // and follows its mode.
   models::Model rest() const;
   // Inside a trace: the features f32 (N, width()) of x (N, ...). The network must be in the mode of the constructor.
   Tensor features(const Tensor& x) const;

@@ -82,6 +82,7 @@ double try_step(const train::Planned& p) {
   Type x_type = p.inputs, y_type = p.targets;
   x_type.shape[0] = y_type.shape[0] = (p.inputs.shape[0] + p.ranks - 1) / p.ranks;
   train::NetTraining net(p.config, models::again(p.model));
+  if (p.features) net.train_rest(*p.features);
   net.plan_step(
       {x_type, y_type},
       {.backend = run.backend, .deterministic = run.deterministic, .recompute = run.recompute, .compute = run.compute});

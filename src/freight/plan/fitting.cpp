@@ -148,8 +148,9 @@ void check_cost(const train::PreparedRun& run, const FitOptions& options, Outcom
 void refuse_before_data(const train::Config& config, const FitOptions& fit, const train::PrepareOptions& options) {
   const bool net = options.own.model || train::is_network(config, options.source);
   const bool shared = options.ranks || config.shards > 0, offloads = parse_offload(config.offload) != Offload::none;
+  const bool features = !config.freeze.empty();  // may take the place of samples, and need less
   if (fit.if_too_large == FitOptions::IfTooLarge::ignore || options.own.any() || options.source.in_memory() || !net ||
-      shared || offloads)
+      shared || offloads || features)
     return;
   options.source.need();
   if (!options.source.takes_time_to_read()) return;

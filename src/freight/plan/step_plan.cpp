@@ -253,6 +253,7 @@ TrainingSetup setup_of(const train::Planned& p) {
   s.test_count = p.test_count;
   s.kept_bytes = p.kept_bytes;
   s.lengths = p.lengths;
+  s.features = p.features;
   return s;
 }
 
@@ -270,6 +271,7 @@ StepPlan plan_step_within(const TrainingSetup& setup, const StepPlanOptions& opt
   c.grad_accum = options.parts;
   c.offload = to_string(options.offload);
   train::NetTraining net(c, setup.make_model());
+  if (setup.features) net.train_rest(*setup.features);
   net.plan_step(setup.batch_types(options.batch, options.tokens), {.backend = options.backend,
                                                                    .deterministic = true,
                                                                    .recompute = options.recompute,

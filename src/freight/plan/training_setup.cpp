@@ -7,7 +7,9 @@
 #include "freight/base/usage.h"
 #include "freight/data/catalog.h"
 #include "freight/data/outline.h"
-#include "freight/train/task.h"
+#include "freight/io/weights_file.h"
+#include "freight/store/weights_source.h"
+#include "freight/train/feature_task.h"
 
 namespace freight::plan {
 
@@ -104,18 +106,35 @@ TrainingSetup of_outline(const train::Config& c, const data::Outline& o) {
   return s;
 }
 
-TrainingSetup of_task(const train::Config& config, const data::Source& source) {
-  const std::shared_ptr<const train::Task> task = train::make_task(config, source, {});
+// The data of a run, with the network that its frozen layers are of.
+struct Opened {
+  train::Config config;
+  std::unique_ptr<train::Task> task = {};
+  std::unique_ptr<train::NetTraining> net = {};  // for features
+};
+
+// Texts have the vocabulary of the weights that the run starts from. Weights that would be downloaded have none.
+train::Own own_of(const train::Config& c) {
+  train::Own own;
+  if (!c.weights.empty() && !store::names_weights_source(c.weights)) {
+    own.pretrained = store::preprocessing_in(io::load_weights_file(store::weights_path(c.weights)), c.weights);
+  }
+  return own;
+}
+
+TrainingSetup of_opened(const std::shared_ptr<Opened>& opened, const data::Source& source) {
+  const train::Task* const task = opened->task.get();
   const auto [x, y] = task->batch_types();
-  TrainingSetup s{.config = config,
-                  .make_model = [task] { return task->make_model(); },
-                  .input = without_batch_axis(x),
-                  .target = without_batch_axis(y),
-                  .train_count = task->train_count(),
-                  .test_count = task->test_count(),
-                  .data = config.data,
-                  .unit = task->unit(),
-                  .notes = task->notes()};
+  TrainingSetup s;
+  s.config = opened->config;
+  s.make_model = [opened] { return opened->task->make_model(); };
+  s.input = without_batch_axis(x);
+  s.target = without_batch_axis(y);
+  s.train_count = task->train_count();
+  s.test_count = task->test_count();
+  s.data = s.config.data;
+  s.unit = task->unit();
+  s.notes = task->notes();
   const auto [test_x, test_y] = task->test_types(1);
   s.tested = {without_batch_axis(test_x), without_batch_axis(test_y)};
   s.kept_bytes = task->kept_bytes();
@@ -127,6 +146,30 @@ TrainingSetup of_task(const train::Config& config, const data::Source& source) {
     s.test_count /= s.input.shape[0];
   }
   return s;
+}
+
+// Puts features in place of samples where the run does. A line says what becomes of frozen layers.
+TrainingSetup of_task(const train::Config& config, const data::Source& source) {
+  const auto opened = std::make_shared<Opened>(Opened{.config = config});
+  opened->task = train::make_task(opened->config, source, {}, own_of(config));
+  TrainingSetup s = of_opened(opened, source);
+  if (config.freeze.empty()) return s;
+  opened->net = std::make_unique<train::NetTraining>(opened->config, s.make_model());
+  std::string note;
+  opened->task = train::FeatureTask::around(
+      std::move(opened->task), {.config = opened->config, .model = opened->net->model, .runs = false}, note);
+  s.frozen = {opened->net->frozen, note};
+  auto* const features = dynamic_cast<train::FeatureTask*>(opened->task.get());
+  if (!features) return s;
+  CompileOptions options{.backend = "cpu", .deterministic = true};
+  parse_dtype(config.precision, options.compute);
+  features->plan(options);
+  TrainingSetup cached = of_opened(opened, source);
+  cached.frozen = s.frozen;
+  cached.images_in_files = false;
+  cached.features = features->samples();
+  cached.uncached = std::make_shared<TrainingSetup>(std::move(s));
+  return cached;
 }
 
 }  // namespace
@@ -166,11 +209,17 @@ std::vector<LengthShare> TrainingSetup::length_shares(int64_t batch) const {
 }
 
 TrainingSetup make_setup(const train::Config& config, const Shape& input, data::Source source) {
-  if (config.data.empty()) return of_model(config, options_of(config, input));
+  if (config.data.empty()) {
+    TrainingSetup s = of_model(config, options_of(config, input));
+    if (config.freeze.empty()) return s;
+    s.frozen = {train::NetTraining(config, s.make_model()).frozen,
+                "the frozen layers are planned as if computed in every epoch: whether they are depends on the data"};
+    return s;
+  }
   excludes({"--input-shape", !input.empty()}, {"--data", true}, "it replaces data");
   if (!source) source = train::source_of(config);
   const data::CatalogEntry* entry = known_arrays(config, source);
-  return entry ? of_entry(config, *entry) : of_task(config, source);
+  return entry && config.freeze.empty() ? of_entry(config, *entry) : of_task(config, source);
 }
 
 std::optional<TrainingSetup> setup_before_data(const train::Config& c, const data::Source& source) {

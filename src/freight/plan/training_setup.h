@@ -3,6 +3,7 @@
 // knows their shape: folders, texts and the user's own files. N samples, T tokens, K classes or values.
 #pragma once
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "freight/data/tokens.h"
 #include "freight/models/models.h"
 #include "freight/train/config.h"
+#include "freight/train/net_training.h"
 
 namespace freight::plan {
 
@@ -35,6 +37,11 @@ struct TrainingSetup {
   // The types of a test sample, without the batch axis, if they differ from `input` and `target`: images of another
   // size, labels that are not mixed.
   std::optional<std::pair<Type, Type>> tested = {};
+  std::vector<std::string> frozen = {};  // lines on frozen layers
+  // Set where frozen layers are computed once: `input` is of the features of these samples. `uncached` is the run that
+  // computes them in every epoch.
+  std::optional<train::FeatureSamples> features = {};
+  std::shared_ptr<const TrainingSetup> uncached = {};
 
   // The types of a batch's inputs and targets, (N, ...) each. `tokens`: of each text; 0: as many as the input has.
   std::pair<Type, Type> batch_types(int64_t batch, int64_t tokens = 0) const;

@@ -15,7 +15,8 @@ namespace freight::train {
 
 namespace {
 
-constexpr int64_t kBatch = 32;         // samples at a time
+constexpr int64_t kBatch = 32;         // samples at a time, in batches that do not depend on the ranks
+constexpr int64_t kShared = 8;         // batches of a rank between two exchanges
 constexpr double kLeastShare = 0.1;    // of the FLOPs of a forward pass, for which features are kept unasked
 constexpr double kMemoryShare = 0.25;  // of the free memory, above which they are in a file
 constexpr double kReadRate = 1e9;      // bytes per second that are read at least,
@@ -52,6 +53,10 @@ Type without_batch(Type t) {
   t.shape.erase(0);
   return t;
 }
+Type batch_of(Type t, int64_t samples) {
+  t.shape.insert(0, samples);
+  return t;
+}
 
 }  // namespace
 
@@ -59,16 +64,20 @@ FeatureTask::FeatureTask(std::unique_ptr<Task> samples, const Request& r)
     : c_(r.config),
       model_(r.model),
       samples_(std::move(samples)),
+      ranks_(r.ranks),
       views_(std::max<int64_t>(r.config.augment_views, 1)) {
   const Type batch = samples_->batch_types().first;
   train_ = std::make_unique<Part>(Part{batch, finetune::FrozenPart(model_, without_batch(batch))});
-  rest_ = train_->frozen.rest();
-  tested_ = model_;
   if (c_.tta != "none") return;
   const Type tested = samples_->test_types(kBatch).first;
   const nn::Evaluating evaluating(*model_.net);
   test_ = std::make_unique<Part>(Part{tested, finetune::FrozenPart(model_, without_batch(tested))});
-  tested_ = test_->frozen.rest();
+}
+
+FeatureSamples FeatureTask::samples() const {
+  FeatureSamples s{.trained = without_batch(train_->batch)};
+  if (keeps_test()) s.tested = without_batch(test_->batch);
+  return s;
 }
 
 double FeatureTask::bytes() const {
@@ -85,8 +94,6 @@ std::string FeatureTask::refusal(const Request& r) const {
   if (const std::string changes = changes_of(c, files); !changes.empty() && c.augment_views == 0) {
     return cat(changes, " change samples in every epoch; --augment-views 4 keeps 4 views of each");
   }
-  if (c.shards > 0) return "--shards promises the same bits on any number of devices, and several do not keep them";
-  if (r.several_devices) return "each of several devices (--devices) would need those of all samples";
   if (c.device_data == "yes") return "--device-data yes keeps the samples on the device";
   if (c.on_bad_sample != "error") return cat("--on-bad-sample ", c.on_bad_sample, " leaves samples out");
   const finetune::FrozenPart& part = train_->frozen;
@@ -134,7 +141,7 @@ std::unique_ptr<Task> FeatureTask::around(std::unique_ptr<Task> samples, const R
   task->in_memory_ =
       r.config.feature_cache == "memory" || (r.config.feature_cache == "auto" && task->bytes() <= kMemoryShare * free);
   const std::string folder = task->in_memory_ ? std::string() : env::get("TMPDIR", "/tmp");
-  task->reserve(folder);
+  if (r.runs) task->reserve(folder);
   const finetune::FrozenPart& part = task->train_->frozen;
   note = cat("the frozen layers are computed once, ", fixed(100 * part.share(), 0),
              " % of the forward pass: ", human_bytes(task->bytes()),
@@ -148,6 +155,7 @@ std::unique_ptr<Task> FeatureTask::around(std::unique_ptr<Task> samples, const R
 void FeatureTask::reserve(const std::string& folder) {
   const auto make = [&](Part& part, int64_t samples, int64_t views, const Type& target) {
     part.set.emplace(part.frozen, finetune::FeatureOptions{.samples = samples,
+                                                           .batch = std::min(kBatch, samples),
                                                            .views = views,
                                                            .target = without_batch(target),
                                                            .classes = classes(),
@@ -170,23 +178,45 @@ void FeatureTask::plan(const CompileOptions& options) {
   plan(*test_, test_count());
 }
 
-bool FeatureTask::fill(Part& part, data::Feed& feed, int64_t view, const Poll& poll, int64_t& done) const {
-  const int64_t all = views_ * train_count() + (keeps_test() ? test_count() : 0), before = done;
-  return part.set->fill(view, feed, *part.extract, [&](int64_t samples) { return poll(done = before + samples, all); });
+// Ranks compute some batches each, and then exchange them.
+bool FeatureTask::fill(Part& part, data::Feed& feed, int64_t view, int64_t samples,
+                       const finetune::FeatureSet::Poll& poll) const {
+  if (!ranks_) return part.set->fill({view, 0, samples}, feed, *part.extract, poll);
+  const int64_t share = kShared * part.batch.shape[0], world = ranks_->world();
+  for (int64_t first = 0; first < samples; first += share * world) {
+    const auto section_of = [&](int64_t rank) {
+      const int64_t begin = std::min(first + rank * share, samples);
+      return finetune::FeatureSet::Section{view, begin, std::min(begin + share, samples)};
+    };
+    const auto mine = section_of(ranks_->rank());
+    if (mine.first < mine.end) part.set->fill(mine, feed, *part.extract, [](int64_t) { return true; });
+    for (int rank = 0; rank < world; ++rank) {
+      for (const std::span<std::byte> bytes : part.set->bytes_of(section_of(rank))) {
+        ranks_->broadcast(bytes.data(), bytes.size(), rank);
+      }
+    }
+    ranks_->agree(ranks_->gather(ranks_->take_request()));
+    if (!poll(std::min(first + share * world, samples))) return false;
+  }
+  return true;
 }
 
 bool FeatureTask::fill(const Poll& poll) {
   if (filled_) return true;
-  int64_t done = 0;
+  const int64_t all = views_ * train_count() + (keeps_test() ? test_count() : 0);
+  const auto polled_after = [&](int64_t before) {
+    return [&poll, before, all](int64_t samples) { return poll(before + samples, all); };
+  };
   const auto feed = samples_->ordered_feed(train_->batch.shape[0]);
   for (int64_t view = 0; view < views_; ++view) {
-    if (!fill(*train_, *feed, view, poll, done)) return false;
+    if (!fill(*train_, *feed, view, train_count(), polled_after(view * train_count()))) return false;
   }
   train_->extract.reset();  // and its memory
   if (keeps_test()) {
     const nn::Evaluating evaluating(*model_.net);
     Part& part = *test_;
-    if (!fill(part, *samples_->test_feed(part.batch.shape[0], {}), 0, poll, done)) return false;
+    const auto tested = samples_->test_feed(part.batch.shape[0], {});
+    if (!fill(part, *tested, 0, test_count(), polled_after(views_ * train_count()))) return false;
     part.extract.reset();
   }
   return filled_ = true;
@@ -203,13 +233,13 @@ std::unique_ptr<data::Feed> FeatureTask::test_feed(int64_t batch_size, const dat
 
 std::pair<Type, Type> FeatureTask::batch_types() const {
   std::pair<Type, Type> types = samples_->batch_types();
-  types.first = rest_.batch_type(types.first.shape[0]);
+  types.first = batch_of(train_->frozen.type(), types.first.shape[0]);
   return types;
 }
 
 std::pair<Type, Type> FeatureTask::test_types(int64_t batch_size) const {
   std::pair<Type, Type> types = samples_->test_types(batch_size);
-  if (keeps_test()) types.first = tested_.batch_type(batch_size);
+  if (keeps_test()) types.first = batch_of(test_->frozen.type(), batch_size);
   return types;
 }
 

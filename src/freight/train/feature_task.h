@@ -7,6 +7,8 @@
 #include <string>
 
 #include "freight/finetune/features.h"
+#include "freight/job/ranks.h"
+#include "freight/train/net_training.h"
 #include "freight/train/task.h"
 
 namespace freight::train {
@@ -16,19 +18,19 @@ class FeatureTask : public Task {
   // The run that asks for features.
   struct Request {
     const Config& config;
-    const models::Model& model;  // in training, with frozen layers; it must outlive the task
-    bool several_devices = false;
+    const models::Model& model;   // in training, with frozen layers; it must outlive the task
+    job::Ranks* ranks = nullptr;  // share the computation, and outlive the task
+    bool runs = true;             // false for a plan, for which nothing is reserved
   };
   // The task in place of `samples`, or `samples` itself if features are not kept. `note` reports which and why; "" if
   // nothing is frozen. Throws Error(usage) if the configuration requires a cache that is impossible.
   static std::unique_ptr<Task> around(std::unique_ptr<Task> samples, const Request& request, std::string& note);
 
-  // The models for training steps and for evaluations.
-  const models::Model& rest() const { return rest_; }
-  models::Model& rest_in_evaluation() { return tested_; }
+  FeatureSamples samples() const;
   // Plans the computation of the features. Call before kept_bytes().
   void plan(const CompileOptions& options);
-  // Computes all features; false if `poll` stopped it. Further calls do nothing: the weights before them are frozen.
+  // Computes all features, ranks their part each; false if `poll` stopped it, which of ranks must return the same.
+  // Further calls do nothing: the weights before them are frozen.
   using Poll = std::function<bool(int64_t done, int64_t all)>;
   bool fill(const Poll& poll);
 
@@ -75,14 +77,14 @@ class FeatureTask : public Task {
   bool keeps_test() const { return test_ != nullptr; }
   double bytes() const;
   void reserve(const std::string& folder);
-  bool fill(Part& part, data::Feed& feed, int64_t view, const Poll& poll, int64_t& done) const;
+  bool fill(Part& part, data::Feed& feed, int64_t view, int64_t samples, const finetune::FeatureSet::Poll& poll) const;
 
   const Config& c_;
   const models::Model& model_;
   std::unique_ptr<Task> samples_;
   std::unique_ptr<Part> train_;
   std::unique_ptr<Part> test_;  // null if evaluation uses several views of a sample (--tta)
-  models::Model rest_, tested_;
+  job::Ranks* ranks_;
   int64_t views_ = 1;
   bool in_memory_ = true, filled_ = false;
 };

@@ -52,6 +52,7 @@ bool Loop::compute_features() {
     const AfterStep asked =
         observer_.on_comparison(cat("frozen layers  ", with_commas(samples), "/", with_commas(all)));
     asked_.stop = asked_.stop || asked.stop;
+    if (run_.ranks && asked.stop) run_.ranks->request({.stop = 1});
     return !stop_asked();
   });
   place_.train_seconds += seconds_since(began);

@@ -179,16 +179,25 @@ void set_weights(NetRun& p, const Own& own, const std::string& file) {
   p.notes.push_back(finetune::load_pretrained(p.net->model, file, p.task->preprocessing().tokenizer.get(), more).line);
 }
 
+// Default recipes train from scratch, at rates that undo what pretrained weights have learned.
+void recommend_recipe(NetRun& p, const data::Source& source) {
+  const Config& c = p.config;
+  if (!source || c.weights.empty() || p.start.checkpoint || c.recipe != Config().recipe) return;
+  const std::vector<std::string> names = recipe_names(source);
+  if (std::find(names.begin(), names.end(), "finetune") == names.end() || c.lr != recipe(source, c.recipe).lr) return;
+  p.notes.push_back(
+      cat("the learning rate of ", c.lr, " is for training from scratch: --recipe finetune is for pretrained weights"));
+}
+
 // Has frozen layers computed once, where that applies.
 void keep_features(NetRun& p, const CompileOptions& compile) {
   std::string note;
-  p.task = FeatureTask::around(
-      std::move(p.task), {.config = p.config, .model = p.net->model, .several_devices = p.ranks != nullptr}, note);
+  p.task = FeatureTask::around(std::move(p.task), {.config = p.config, .model = p.net->model, .ranks = p.ranks}, note);
   if (!note.empty()) p.notes.push_back(note);
   p.features = dynamic_cast<FeatureTask*>(p.task.get());
   if (!p.features) return;
   p.features->plan(compile);
-  p.net->train_rest(p.features->rest(), p.features->rest_in_evaluation());
+  p.net->train_rest(p.features->samples());
 }
 
 void need_same_data(const NetRun& p) {
@@ -370,6 +379,7 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   if (p.ranks && p.ranks->shares_states()) share_states(p);
   if (refuse) refuse_too_large(*p.net, device_memory);
   set_weights(p, own, weights);
+  recommend_recipe(p, source);
   keep_features(p, compile);
   p.class_names = named_outputs(p.task->classes(), p.net->model);
   if (c.folds > 0) {

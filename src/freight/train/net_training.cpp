@@ -1,9 +1,11 @@
 // See net_training.h.
 #include "freight/train/net_training.h"
 
+#include "freight/finetune/frozen_part.h"
 #include "freight/finetune/rates.h"
 #include "freight/job/ranks.h"
 #include "freight/job/state_shares.h"
+#include "freight/nn/evaluating.h"
 #include "freight/run/plan.h"
 #include "freight/train/diverged.h"
 
@@ -32,10 +34,10 @@ void NetTraining::plan_step(const std::pair<Type, Type>& batch_types, const Comp
   if (config.model_ema > 0 && !averages) {
     averages = std::make_unique<optim::EMA>(*model.net, optim::EMAOptions{.decay = config.model_ema});
   }
-  stepped_->net->train();
+  stepped().net->train();
   const job::Sharding sharding = sharding_of(config, ranks);
   step = std::make_unique<TrainStep>(
-      *stepped_, *optimizer, averages.get(),
+      stepped(), *optimizer, averages.get(),
       StepOptions{.loss = {.label_smoothing = config.label_smoothing, .class_weights = class_weights},
                   .parts = sharding.shards > 0 ? 1 : config.grad_accum,
                   .data = data,
@@ -68,16 +70,19 @@ void NetTraining::plan_evaluation(int64_t test_count, const TestTypes& types) {
   const size_t arena = shard ? shard->arena_bytes() : arena_bytes(step->plans(inputs, targets));
   const StepBeside beside{.samples = step->part_of(config.batch_size), .arena_bytes = arena};
   evaluation =
-      evaluation_beside(*evaluated_, without_limit(compile), views_of(config), beside, test_count, types, keep);
+      evaluation_beside(evaluated(), without_limit(compile), views_of(config), beside, test_count, types, keep);
 }
 
 std::unique_ptr<Evaluator> NetTraining::make_evaluator() {
-  return std::make_unique<Evaluator>(*evaluated_, without_limit(compile), evaluation.batch, views_of(config), keep);
+  evaluated().temperature = model.temperature;
+  return std::make_unique<Evaluator>(evaluated(), without_limit(compile), evaluation.batch, views_of(config), keep);
 }
 
-void NetTraining::train_rest(const models::Model& rest, models::Model& in_evaluation) {
-  stepped_ = &rest;
-  evaluated_ = &in_evaluation;
+void NetTraining::train_rest(const FeatureSamples& samples) {
+  models::Model trained = finetune::FrozenPart(model, samples.trained).rest();
+  const nn::Evaluating evaluating(*model.net);
+  rest_ = std::make_unique<Rest>(
+      Rest{samples, std::move(trained), samples.tested ? finetune::FrozenPart(model, *samples.tested).rest() : model});
 }
 
 Planned NetTraining::planned() const {
@@ -93,7 +98,8 @@ Planned NetTraining::planned() const {
           .test_targets = evaluation.targets,
           .evaluation_batch = evaluation.batch,
           .train_count = 0,
-          .test_count = 0};
+          .test_count = 0,
+          .features = rest_ ? std::optional(rest_->samples) : std::nullopt};
 }
 
 void NetTraining::share_states(job::Ranks& ranks) { shares = std::make_unique<job::StateShares>(*optimizer, ranks); }

@@ -3,6 +3,7 @@
 // types of a batch, but neither data sets nor files.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -22,6 +23,12 @@ class StateShares;
 
 namespace freight::train {
 
+// The samples, without the batch axis, whose features are trained and evaluated in their place (feature_task.h).
+struct FeatureSamples {
+  Type trained;
+  std::optional<Type> tested = {};  // none: evaluation takes samples, through the whole network
+};
+
 // The plans of a training and what else decides its memory. It refers into its NetTraining, which must outlive it.
 struct Planned {
   const Config& config;
@@ -38,6 +45,7 @@ struct Planned {
   int64_t ranks = 1;                                  // that share a batch
   data::DocumentLengths lengths = {};                 // Task::lengths
   bool writes = true;                                 // checkpoints, of all states
+  std::optional<FeatureSamples> features = {};        // where `inputs` are features of such samples
 };
 
 // The shards into which a configuration cuts its batches; `ranks` may be null.
@@ -59,9 +67,9 @@ struct NetTraining {
   void plan_evaluation(int64_t test_count, const TestTypes& types);
   // A second evaluator with the same settings, for a network whose function has changed, such as by a temperature.
   std::unique_ptr<Evaluator> make_evaluator();
-  // The rest of the model, which takes features, is what is trained and evaluated from here on (FeatureTask); both must
-  // outlive it. Before plan_step.
-  void train_rest(const models::Model& rest, models::Model& in_evaluation);
+  // From here on the rest of the model, which takes the features of these samples, is what is trained and evaluated.
+  // Before plan_step.
+  void train_rest(const FeatureSamples& samples);
   // The counts and bytes of the data are left 0.
   Planned planned() const;
 
@@ -114,8 +122,15 @@ struct NetTraining {
   EvaluationBeside evaluation;
 
  private:
-  const models::Model* stepped_ = &model;
-  models::Model* evaluated_ = &model;
+  // The rest of the network behind its frozen part, as it is in training and in evaluation.
+  struct Rest {
+    FeatureSamples samples;
+    models::Model trained, evaluated;
+  };
+  const models::Model& stepped() const { return rest_ ? rest_->trained : model; }
+  models::Model& evaluated() { return rest_ && rest_->samples.tested ? rest_->evaluated : model; }
+
+  std::unique_ptr<Rest> rest_;  // null where samples are trained
 };
 
 }  // namespace freight::train
