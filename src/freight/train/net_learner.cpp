@@ -13,25 +13,21 @@
 #include "freight/data/finite.h"
 #include "freight/data/unicode.h"
 #include "freight/finetune/layers.h"
-#include "freight/finetune/pretrained.h"
 #include "freight/io/file.h"
 #include "freight/io/metrics.h"
-#include "freight/io/weights_file.h"
-#include "freight/job/signals.h"
 #include "freight/job/state_shares.h"
 #include "freight/models/loss.h"
 #include "freight/models/summary.h"
 #include "freight/run/plan.h"
 #include "freight/store/precision.h"
-#include "freight/store/weights_source.h"
 #include "freight/trace/device.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/diverged.h"
 #include "freight/train/learner.h"
 #include "freight/train/loop_internal.h"
 #include "freight/train/net_evaluation_internal.h"
+#include "freight/train/net_weights_internal.h"
 #include "freight/train/text.h"
-#include "freight/train/whiten.h"
 
 namespace freight::train {
 
@@ -131,62 +127,6 @@ void refuse_too_large(const NetTraining& net, double device_memory) {
   fail(ErrorKind::capacity, "train", "the run does not fit: needs more than ", human_bytes(least), " for the weights",
        device ? "" : " and the optimizer state", ", has ", human_bytes(free),
        " free; no batch size, accumulation or recomputation would fit");
-}
-
-// The preprocessing of the network whose weights the run starts from. A run that resumes has it in its checkpoint; the
-// first rank, which alone needs the file, gives it to the others.
-std::optional<store::Preprocessing> pretrained_preprocessing(const NetRun& p, const std::string& path) {
-  if (p.config.weights.empty()) return std::nullopt;
-  const bool reads = !p.ranks || p.ranks->first();
-  io::SafeTensors file;
-  if (reads) file = p.start.checkpoint ? *p.start.checkpoint->model : io::load_weights_file(path);
-  if (p.ranks) {
-    const Array* const tokens = file.find(store::kTokenizer);
-    const std::string text = p.ranks->from_first(file.metadata[store::kPreprocessing]),
-                      bytes = p.ranks->from_first(
-                          tokens ? std::string(static_cast<const char*>(tokens->raw()), tokens->bytes())
-                                 : std::string());
-    file = {};
-    if (!text.empty()) file.metadata[store::kPreprocessing] = text;
-    if (!bytes.empty()) {
-      const std::vector<uint8_t> values(bytes.begin(), bytes.end());
-      file.tensors.emplace_back(store::kTokenizer, Array::of<uint8_t>(values, {static_cast<int64_t>(values.size())}));
-    }
-  }
-  return store::preprocessing_in(file, p.config.weights);
-}
-
-// The local file of --weights, which may name a source of published weights; "" where this process needs none.
-std::string weights_file(const NetRun& p) {
-  const bool reads = !p.config.weights.empty() && !p.start.checkpoint && (!p.ranks || p.ranks->first());
-  return reads ? store::weights_path(p.config.weights, {.fetch = {.cancelled = signals::stop_requested}})
-               : std::string();
-}
-
-// Sets the weights that a new run starts from: those of a file, or drawn ones, of which a layer may come from the data.
-void set_weights(NetRun& p, const Own& own, const std::string& file) {
-  if (!p.net->frozen.empty()) p.notes.push_back(p.net->frozen);
-  if (p.start.checkpoint || !p.records()) return;
-  if (p.config.weights.empty()) {
-    if (!p.net->frozen.empty() && !own.model) {
-      p.start.warnings.emplace_back(
-          "--freeze without --weights: the frozen layers keep the random values of a new network");
-    }
-    return whiten(p.net->model, *p.task);
-  }
-  using finetune::FileMayHaveMore;
-  const FileMayHaveMore more = own.model || is_spec_file(p.config.model) ? FileMayHaveMore::yes : FileMayHaveMore::no;
-  p.notes.push_back(finetune::load_pretrained(p.net->model, file, p.task->preprocessing().tokenizer.get(), more).line);
-}
-
-// Default recipes train from scratch, at rates that undo what pretrained weights have learned.
-void recommend_recipe(NetRun& p, const data::Source& source) {
-  const Config& c = p.config;
-  if (!source || c.weights.empty() || p.start.checkpoint || c.recipe != Config().recipe) return;
-  const std::vector<std::string> names = recipe_names(source);
-  if (std::find(names.begin(), names.end(), "finetune") == names.end() || c.lr != recipe(source, c.recipe).lr) return;
-  p.notes.push_back(
-      cat("the learning rate of ", c.lr, " is for training from scratch: --recipe finetune is for pretrained weights"));
 }
 
 // Has frozen layers computed once, where that applies.
