@@ -377,11 +377,11 @@ TEST_F(Reading, SpellingsThatAreMissingAmongDatesOrAsSaidAreNoted) {
 // The listing called the only feature an identifier, which training used.
 TEST_F(Reading, TheOnlyFeatureIsListedAsTrainingUsesIt) {
   const auto cells = [](int i) { return cat(i + 1, ",", i % 7, ".5"); };
-  const std::string two = file("two.csv", "day_number,sales", 40, cells);
+  const std::string two = file("two.csv", "day_number,sales", 200, cells);
   EXPECT_EQ(names(read_table({.data = two, .target = "sales"}).shape.columns), "day_number");
   EXPECT_EQ(describe_table(two, "", "").columns[0].kind, "integer");
   const std::string three =
-      file("three.csv", "day_number,sales,shops", 40, [&](int i) { return cat(cells(i), ",", i % 3); });
+      file("three.csv", "day_number,sales,shops", 200, [&](int i) { return cat(cells(i), ",", i % 3); });
   EXPECT_EQ(names(read_table({.data = three, .target = "sales"}).shape.columns), "shops");
   EXPECT_EQ(describe_table(three, "", "").columns[0].kind, "identifier");
 }

@@ -431,7 +431,8 @@ TEST(TrainStep, TellsHowManySamplesOfAShortBatchCanBeTrainedOn) {
     return step.trainable({DType::f32, {samples, 6}}, {DType::i64, {samples}});
   };
   EXPECT_EQ(of(16, 8), 16);
-  EXPECT_EQ(of(15, 8), 14);  // seven parts of 2 and one sample
+  EXPECT_EQ(of(31, 8), 31);  // parts of 3 and 4
+  EXPECT_EQ(of(15, 8), 0);   // parts of 2 and one of 1, as of shards
   EXPECT_EQ(of(9, 8), 0);
   EXPECT_EQ(of(3, 1), 3);
   EXPECT_EQ(of(1, 1), 0);

@@ -61,14 +61,20 @@ Pass pass_of(const models::Model& model, const Type& sample, int64_t n) {
       p.auxiliary.emplace_back(p.tape->value_of(head.output), head.weight);
   }
   const Graph& g = p.graph();
-  p.depends = dependences_of(g, p.x, n, [&](Value leaf) {
+  const auto leaf_dependence = [&](Value leaf) {
     for (const trace::StateUse& s : p.tape->states()) {
       if (!(s.leaf == leaf)) continue;
       const bool changes = s.assigned() || s.variable->trainable || s.variable == rng_state().impl();
       return changes ? Dependence::other : Dependence::constant;
     }
     return Dependence::constant;  // an array that the network has
-  });
+  };
+  if (n >= kSamples) {
+    p.depends = dependences_of(g, p.x, n, leaf_dependence);
+  } else {
+    // Of one sample no shape shows which axis has the samples. A trace of two has the same nodes.
+    p.depends = pass_of(model, sample, kSamples).depends;
+  }
   ByValue<bool> read(g, false);
   for (const Node& node : g.nodes) {
     const bool inside = std::all_of(node.outputs.begin(), node.outputs.end(), [&](Value v) { return p.fixed(v); });
