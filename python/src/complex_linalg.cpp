@@ -50,7 +50,8 @@ Rotation rotation_of(double alpha, C beta, double gamma) {
   const double size = std::abs(beta), tau = (gamma - alpha) / (2 * size);
   const double t = (tau >= 0 ? 1 : -1) / (std::abs(tau) + std::hypot(1, tau));
   const double c = 1 / std::hypot(1, t);
-  return {c, t * c, beta / size};
+  const C digits = beta * (size < 1e-290 ? 0x1p300 : 1.0);  // subnormal numbers have too few for a phase of length 1
+  return {c, t * c, digits / std::abs(digits)};
 }
 
 // Columns that are 0 become orthonormal to the others; columns from `known` on count as 0.

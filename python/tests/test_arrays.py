@@ -125,6 +125,15 @@ def test_pickle_copy_and_text():
     assert "..." in str(f.arange(2000))
 
 
+def test_svd_of_a_complex_matrix_of_rank_one_has_orthonormal_vectors():
+    """Rotations by phases of subnormal numbers were not unitary: the error was 8e-9."""
+    for x in (f.full((7, 4), 0.3 - 0.5j, dtype=f.complex128), f.asarray([[1, 1j], [1e-155, 1e-155j], [2, 2j]], dtype=f.complex128)):
+        u, s, vh = f.linalg.svd(x, full_matrices=False)
+        assert f.max(abs((u * f.astype(s, x.dtype)) @ vh - x)).item() < 1e-14
+        unit = f.eye(x.shape[1], dtype=x.dtype)
+        assert f.max(abs(vh @ f.linalg.matrix_transpose(f.conj(vh)) - unit)).item() < 1e-14
+
+
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_complex_factorizations_give_the_matrix_again(dtype):
     f.random.seed(1)
