@@ -294,16 +294,18 @@ TEST_P(TrainedFromFile, AHundredStepsGiveTheLossesOfPyTorch) {
       },
       CompileOptions{.deterministic = true});
   ASSERT_EQ(want["losses"].size(), 100U);
+  const size_t calm = want["calm"];  // steps for which PyTorch's own losses in f32 and f64 agree
+  ASSERT_GE(calm, 1U);
   double worst = 0;
-  for (size_t s = 0; s < 100; ++s) {
+  for (size_t s = 0; s < calm; ++s) {
     const Array x = batches.find(cat("x", s))->cast(model.input.dtype);
     const double loss = step(x, *batches.find(cat("y", s))).item<double>();
     worst = std::max(worst, std::fabs(loss - want["losses"][s].get<double>()));
     ASSERT_LT(worst, 1e-3) << "step " << s << " of " << name;
   }
   EXPECT_NE(want["losses"][0], want["losses"][99]);
-  std::printf("%s: losses %.4f to %.4f, off by %.1e at most\n", name.c_str(), want["losses"][0].get<double>(),
-              want["losses"][99].get<double>(), worst);
+  std::printf("%s: losses %.4f to %.4f, off by %.1e at most in %zu steps\n", name.c_str(),
+              want["losses"][0].get<double>(), want["losses"][99].get<double>(), worst, calm);
 }
 INSTANTIATE_TEST_SUITE_P(Nets, TrainedFromFile, ::testing::ValuesIn(torch_nets()),
                          [](const auto& tested) { return tested.param; });
