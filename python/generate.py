@@ -85,7 +85,7 @@ def elementwise(core):
 def own_functions(core, package):
     """The library's functions that the package has as they are, with their numbers."""
     taken = REPLACED | {n for n in vars(core.elementwise)}
-    taken |= {f.name for name in ("_dtypes", "_array_api", "_linalg") for f in functions_of(package / f"{name}.py")}
+    taken |= {f.name for name in ("_dtypes", "_manipulation", "_array_api", "_linalg") for f in functions_of(package / f"{name}.py")}
     found = {}
     for index, s in enumerate(core.signatures()):
         if s["name"] in taken:
@@ -186,7 +186,7 @@ def main():
             kind = "Array" if title.endswith("Result") else "Any"
             namedtuples += [f"class _{title}(NamedTuple):"] + [f"    {f}: {kind}" for f in fields.split()] + [""]
     types = [t for t in vars(core) if type(vars(core)[t]).__name__ == "dtype"]
-    standard = [stub_of(f) for name in ("_dtypes", "_array_api") for f in functions_of(package / f"{name}.py")]
+    standard = [stub_of(f) for name in ("_dtypes", "_manipulation", "_array_api") for f in functions_of(package / f"{name}.py")]
     pointwise = [f"def {name}({', '.join(f'{o}: Array | complex' if ',' in operands else f'{o}: Array' for o in operands.split(', '))}, /) -> Array: ..."
                  for name, operands, _ in elementwise(core)]
     library = []
