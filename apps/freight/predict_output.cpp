@@ -15,6 +15,7 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
+#include "freight/io/csv_field.h"
 #include "freight/io/json_library.h"
 #include "freight/io/npy_internal.h"
 
@@ -27,25 +28,6 @@ constexpr size_t kWidest = 80;       // of the first column
 constexpr size_t kUsualAnswer = 32;  // characters after the name
 
 std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
-
-// Quotes a field as RFC 4180 says.
-void add_csv_field(std::string& out, const std::string& text) {
-  const bool plain = std::none_of(text.begin(), text.end(),
-                                  [](char c) { return c == ',' || c == '"' || static_cast<unsigned char>(c) < ' '; });
-  if (plain) {
-    out += text;
-    return;
-  }
-  out += '"';
-  for (const char c : text) out.append(c == '"' ? 2 : 1, c);
-  out += '"';
-}
-
-std::string csv_field(const std::string& text) {
-  std::string out;
-  add_csv_field(out, text);
-  return out;
-}
 
 // Like fixed(v, 6) in a tenth of the time: tables have millions of rows.
 void add_fixed(std::string& out, float v) {
@@ -86,10 +68,10 @@ PredictionWriter::PredictionWriter(const deploy::Predictor& predictor, const Out
     header =
         cat(bundle_.preprocessing.text() ? "text" : "path", probabilities_ ? ",class,probability" : ",output,value");
   }
-  for (const CsvColumn& c : options_.columns) header += cat(header.empty() ? "" : ",", csv_field(c.name));
+  for (const CsvColumn& c : options_.columns) header += cat(header.empty() ? "" : ",", io::csv_field(c.name));
   inputs_ = input_columns(options_.columns).size();
   if (options.explain) {
-    for (const store::Column& c : bundle_.columns) header += cat(",", csv_field(cat("shap:", c.name)));
+    for (const store::Column& c : bundle_.columns) header += cat(",", io::csv_field(cat("shap:", c.name)));
     header += ",shap:base";
   }
   put(header + "\n");
@@ -185,17 +167,17 @@ void PredictionWriter::add_record(std::string& out, const std::string& name, con
     for (const CsvColumn& c : options_.columns) {
       if (&c != &options_.columns.front()) out += ',';
       switch (c.of) {
-        case CsvColumn::Of::place: add_csv_field(out, name); break;
-        case CsvColumn::Of::input: add_csv_field(out, passed[c.index]); break;
+        case CsvColumn::Of::place: io::add_csv_field(out, name); break;
+        case CsvColumn::Of::input: io::add_csv_field(out, passed[c.index]); break;
         case CsvColumn::Of::prediction:
           if (probabilities_) {
-            add_csv_field(out, deploy::class_name(bundle_, order[i]));
+            io::add_csv_field(out, deploy::class_name(bundle_, order[i]));
           } else {
             out += cat(row[0]);
           }
           break;
         case CsvColumn::Of::value: out += cat(row[c.index]); break;
-        case CsvColumn::Of::labels: add_csv_field(out, join(labels_in(row), "|")); break;
+        case CsvColumn::Of::labels: io::add_csv_field(out, join(labels_in(row), "|")); break;
         case CsvColumn::Of::confidence: add_fixed(out, row[order[i]]); break;
         case CsvColumn::Of::probability: add_fixed(out, row[c.index]); break;
       }
@@ -220,7 +202,7 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
   switch (options_.form) {
     case Form::csv:
       for (size_t i = 0; i < top; ++i) {
-        out += cat(csv_field(name), ",", csv_field(class_of(i)), ",");
+        out += cat(io::csv_field(name), ",", io::csv_field(class_of(i)), ",");
         add_fixed(out, row[order[i]]);
         out += added_cells(added, order[i]) + "\n";
       }
@@ -277,7 +259,7 @@ void PredictionWriter::add_values(std::string& out, const std::string& name, con
   }
   if (options_.form == Form::csv) {
     for (int64_t i = 0; i < outputs_; ++i) {
-      add_csv_field(out, name);
+      io::add_csv_field(out, name);
       out += cat(",", i, ",", row[i], added_cells(added, i), "\n");
     }
     return;

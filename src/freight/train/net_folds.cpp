@@ -12,6 +12,7 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/base/usage.h"
+#include "freight/io/csv_field.h"
 #include "freight/io/file.h"
 #include "freight/metrics/folds.h"
 #include "freight/train/leaderboard.h"
@@ -57,13 +58,6 @@ class FoldObserver : public Observer {
   std::string name_;
   bool stop_ = false;
 };
-
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out.append(c == '"' ? 2 : 1, c);
-  return out + "\"";
-}
 
 class Folds {
  public:
@@ -187,13 +181,15 @@ class Folds {
     run_.comparison = std::move(comparison);
   }
 
-  std::string class_name(int64_t number) const { return csv_cell(run_.class_names.at(static_cast<size_t>(number))); }
+  std::string class_name(int64_t number) const {
+    return io::csv_field(run_.class_names.at(static_cast<size_t>(number)));
+  }
   std::string label_names(const std::function<bool(int64_t)>& has) const {
     std::vector<std::string> names;
     for (size_t k = 0; k < run_.class_names.size(); ++k) {
       if (has(static_cast<int64_t>(k))) names.push_back(run_.class_names[k]);
     }
-    return csv_cell(join(names, "|"));
+    return io::csv_field(join(names, "|"));
   }
 
   // A line per training sample: its name, its fold, its target and the prediction of the fold's model.
@@ -206,13 +202,13 @@ class Folds {
     if (kind != DType::f32) text += kind == DType::i64 ? ",label,prediction,probability" : ",labels,prediction";
     for (int64_t c = 0; kind == DType::f32 && c < k; ++c) {
       const std::string name = targets.empty() ? cat("target", c) : targets[static_cast<size_t>(c)];
-      text += cat(",", csv_cell(name), ",", csv_cell(cat("prediction:", name)));
+      text += cat(",", io::csv_field(name), ",", io::csv_field(cat("prediction:", name)));
     }
     text += "\n";
     for (size_t i = 0; i < names.size(); ++i) {
       const auto row = static_cast<int64_t>(i);
       const float* const y = all.outputs.data<float>() + row * k;
-      text += cat(csv_cell(names[i]), ",", fold_of_[i] + 1);
+      text += cat(io::csv_field(names[i]), ",", fold_of_[i] + 1);
       if (kind == DType::i64) {
         const int64_t predicted = metrics::predicted_class(y, k, run_.threshold);
         text += cat(",", class_name(all.targets.data<int64_t>()[row]), ",", class_name(predicted), ",", y[predicted]);
