@@ -20,9 +20,9 @@ class NetFolds : public DigitRuns {
  protected:
   NetFolds() { write_file(path("texts.csv"), unbalanced_texts(120, 4)); }
   Ran train(const std::string& data, const std::string& run, const Words& more) const {
-    Words all = {"train", path(data), "-o", path(run), "--deterministic", "-b", "16"};
+    Words all = {"--deterministic", "-b", "16"};
     all.insert(all.end(), more.begin(), more.end());
-    return run_freight(all);
+    return DigitRuns::train(data, run, all);
   }
   // The lines of a run's list of out-of-fold predictions.
   Words list(const std::string& run) const {

@@ -20,11 +20,6 @@ using Words = std::vector<std::string>;
 class Imbalance : public DigitRuns {
  protected:
   Imbalance() { write_file(path("texts.csv"), unbalanced_texts(480, 6)); }
-  Ran train(const std::string& data, const std::string& run, const Words& more) const {
-    Words all = {"train", path(data), "-o", path(run)};
-    all.insert(all.end(), more.begin(), more.end());
-    return run_freight(all);
-  }
   const Words judged_ = {"--model",        "text_bow", "--metric",    "auc",        "--early-stop",  "2",
                          "--class-weight", "balanced", "--epochs",    "6",          "--lr",          "0.5",
                          "--max-length",   "16",       "--threshold", "recall=0.9", "--calibration", "temperature"};

@@ -18,6 +18,12 @@ class DigitRuns : public ::testing::Test {
  protected:
   DigitRuns() : dir_(scratch_dir()) { write_small_digits(dir_); }
   std::string path(const std::string& name) const { return dir_ + "/" + name; }
+  // Trains on a file or folder of the test's folder into `run`.
+  Ran train(const std::string& data, const std::string& run, const std::vector<std::string>& more) const {
+    std::vector<std::string> all = {"train", path(data), "-o", path(run)};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_freight(all);
+  }
   std::string model(const std::string& run) const { return read_file(path(run) + "/model.safetensors"); }
 
   const std::string dir_;
