@@ -30,7 +30,8 @@ std::vector<std::string> identifying(const store::Bundle& bundle) {
   return names;
 }
 
-// Of a network with named values or several labels per sample; empty for others, whose records are one class each.
+// The columns of a network with named values or several labels per sample; none for other networks, whose records are
+// one class each.
 std::vector<CsvColumn> columns_of_network(const store::Bundle& bundle) {
   std::vector<CsvColumn> columns;
   if (bundle.targets.empty() && !bundle.multilabel()) return columns;

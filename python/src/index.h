@@ -8,7 +8,7 @@
 
 namespace freight::python {
 
-// As Python unpacks a slice: ends beyond the axis where they are not given; step is not 0.
+// A slice as Python unpacks it: ends that are not given lie beyond the axis; step is not 0.
 struct SliceIndex {
   int64_t start, stop, step;
 };

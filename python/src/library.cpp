@@ -313,7 +313,7 @@ class Compiled {
   CompiledFunction compiled_;
 };
 
-// Whether a value has the structure that _flatten of freight/_transforms.py described; its arrays are appended.
+// True if a value has the structure that _flatten of freight/_transforms.py described; appends its arrays to `leaves`.
 bool collect(PyObject* structure, PyObject* value, nb::list& leaves) {
   if (structure == types().array.ptr()) {
     if (!array_or_null(value)) return false;
@@ -346,7 +346,7 @@ bool collect(PyObject* structure, PyObject* value, nb::list& leaves) {
   return true;
 }
 
-// x, whose gradient goes on as f of it.
+// The array x, with f applied to its gradient on the way back.
 nb::object changed_gradient(nb::handle x, nb::object f) {
   // Traces may go on any thread.
   const std::shared_ptr<nb::object> held(new nb::object(std::move(f)), [](nb::object* o) {
