@@ -140,6 +140,10 @@ train::Figures Terminal::figures(const train::Result& result) {
   train::Figures all = {{"planned_bytes", outcome.planned_bytes}, {"measured_bytes", outcome.measured_bytes}};
   if (outcome.planned_seconds > 0) all.emplace_back("planned_step_seconds", outcome.planned_seconds);
   if (outcome.measured_seconds > 0) all.emplace_back("measured_step_seconds", outcome.measured_seconds);
+  if (outcome.floor.flops > 0) {
+    all.emplace_back("floor_flops", outcome.floor.flops);
+    all.emplace_back("floor_bytes", outcome.floor.bytes);
+  }
   constexpr double kHour = 3600, kLeast = 0.6;  // of the rated power, as in plan/estimate.cpp
   const double rated = outcome.planned_seconds * static_cast<double>(result.steps) / kHour * energy_.rated_watts();
   if (rated > 0) {

@@ -84,7 +84,7 @@ ArenaUse arena_use(const Plan& plan) {
   const Graph& g = plan.graph();
   const std::vector<Life> all = lives(plan);
   const NodeId peak = peak_of(all, g);
-  const ByNode<bool> forward = forward_nodes(plan);
+  const ByNode<bool> forward = forward_nodes(g);
   const ByValue<bool> gradient = weight_gradients(plan);
   ArenaUse use;
   size_t live = 0;
