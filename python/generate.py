@@ -2,14 +2,16 @@
 """Writes the modules and stubs of the package that follow from the library's signatures: usage: generate.py PACKAGE_DIR.
 
 PACKAGE_DIR has the extension module, which is asked for the signatures of public_functions() (src/freight/ops/signature.h)
-and the elementwise functions; a new function of the library needs nothing here. The tables below are the only names that
-differ between the library and the package.
+and the elementwise functions, and the command, which is asked for its options: a new function or flag needs nothing here.
+The tables below are the only names that differ between the library and the package.
 """
 import ast
 import importlib.util
+import json
 import keyword
 import pathlib
 import re
+import subprocess
 import sys
 
 # Functions of the library that the package has under another name, the standard's, and with the standard's semantics; those
@@ -117,6 +119,7 @@ def write_functions(core, package):
 
 HEADER = '''# Written by generate.py.
 import builtins
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, overload
 
@@ -169,6 +172,55 @@ def functions_of(path):
     return [n for n in tree.body if isinstance(n, ast.FunctionDef) and (not n.name.startswith("_") or n.name == "__array_namespace_info__")]
 
 
+# The commands that are functions of the package.
+COMMANDS = "train eval predict generate plan advise explain profile serve export verify report runs launch".split()
+OPTION_TYPES = {"flag": "bool | None", "integer": "int | None", "number": "float | None", "text": "_Text", "list": "_Text | dict[str, Any]"}
+
+
+def commands(package):
+    """Arguments and flags of the commands, as the command lists them."""
+    for name in COMMANDS:
+        text = subprocess.run([package / "bin/freight", name, "--help", "json"], check=True, text=True, stdout=subprocess.PIPE).stdout
+        found = json.loads(text)
+        arguments = {a["name"]: a for a in found["arguments"]}
+        options = {o["name"][2:].replace("-", "_"): o for o in found["options"] if o["name"] not in ("--help", "--json")}
+        options = {n + "_" if keyword.iskeyword(n) else n: o for n, o in options.items()}
+        yield name, found, arguments, {n: o for n, o in options.items() if n not in arguments}
+
+
+def command_parameters(arguments, options, types):
+    """The parameters of a command's function; `types` says if they have the types of a stub."""
+    default = "..." if types else "None"
+    parts = []
+    for name, a in arguments.items():
+        many = a["type"] == "list"
+        parts.append(("*" if many else "") + name + (": Any" if many and types else ": _Text" if types else "")
+                     + ("" if many or a["required"] else f" = {default}" if types else "=None"))
+    if not any(a["type"] == "list" for a in arguments.values()):
+        parts.append("*")
+    return ", ".join(parts + [f"{n}: {OPTION_TYPES[o['type']]} = ..." if types else f"{n}=None" for n, o in options.items()])
+
+
+def write_commands(package):
+    """Writes the functions of the commands and returns their stubs."""
+    lines = ['"""The commands as functions, generated from their options by generate.py."""', "from ._commands import run, serve as _serve", ""]
+    stubs = ["_Text = str | float | os.PathLike[str] | Sequence[Any] | None", ""]
+    for name, found, arguments, options in commands(package):
+        doc = [sentence(found["summary"]), ""] + [f"{n}: {sentence(o['help'])}" for n, o in {**arguments, **options}.items()]
+        kinds = {o["name"]: o["type"] for o in found["options"]}
+        values = ", ".join(f'"{o["name"]}": {n}' for n, o in options.items())
+        plain = "[" + ", ".join(arguments) + "]"
+        result = f"_serve({plain}, {{{values}}}, {kinds})" if name == "serve" else f'run("{name}", {plain}, {{{values}}}, {kinds})'
+        lines += ["", f"def {name}({command_parameters(arguments, options, False)}):", '    """' + "\n    ".join(doc).rstrip() + '\n    """',
+                  f"    return {result}", ""]
+        stub = f"def {name}({command_parameters(arguments, options, True)}) -> {'Server' if name == 'serve' else 'Any'}: ..."
+        if name == "plan":  # also of functions: _transforms.plan
+            stub = f"@overload\ndef plan(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Plan: ...\n@overload\n{stub}"
+        stubs.append(stub)
+    (package / "_command_functions.py").write_text("\n".join(lines))
+    return "\n".join(stubs) + "\n"
+
+
 def write_stub(path, text):
     """Writes a stub in which the type of Python is meant by `bool`: a module with the standard's names has another one."""
     path.write_text(HEADER + re.sub(r"(?<=[:>|,] )bool\b", "builtins.bool", text))
@@ -202,7 +254,7 @@ def main():
     write_stub(
         package / "__init__.pyi",
         "from . import fft as fft, linalg as linalg, random as random, xp as xp\n\n" + array + "\n" + "\n".join(namedtuples)
-        + "\n".join(constants + [""] + [f for f in standard if "__array_namespace_info__" not in f] + pointwise + library) + "\n" + package_stub)
+        + "\n".join(constants + [""] + [f for f in standard if "__array_namespace_info__" not in f] + pointwise + library) + "\n" + package_stub + write_commands(package))
     write_stub(
         package / "xp.pyi",
         "from . import fft as fft, linalg as linalg\nfrom . import Array, dtype\n\n" + "\n".join(namedtuples)

@@ -41,6 +41,7 @@ int eval_command(const Args& args);
 int explain_command(const Args& args);
 int export_command(const Args& args);
 int generate_command(const Args& args);
+int launch_command(const Args& args);
 int models_command(const Args& args);
 int models_convert_command(const Args& args);
 int models_get_command(const Args& args);

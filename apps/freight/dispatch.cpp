@@ -40,8 +40,8 @@ int dispatch(const CommandGroup& group, const Args& args) {
     }
     name = rest[0];
     rest.erase(rest.begin());
-    const bool all = !rest.empty() && rest.back() == "all";  // "--help all"
-    rest.insert(all ? rest.end() - 1 : rest.end(), "--help");
+    const bool form = !rest.empty() && (rest.back() == "all" || rest.back() == "json");  // "--help all"
+    rest.insert(form ? rest.end() - 1 : rest.end(), "--help");
   }
   std::vector<std::string> names;
   for (const Command& c : group.commands) {

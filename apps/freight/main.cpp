@@ -39,6 +39,7 @@ int run(const Args& args) {
                        {"explain", "why a device speeds up a network or not, layer by layer", explain_command},
                        {"advise", "recommend hardware to train on, within a deadline and a budget", advise_command},
                        {"calibrate", "measure this machine once, for the time estimates of plan", calibrate_command},
+                       {"launch", "start a program as the ranks of a job on this host", launch_command},
                        {"profile", "the plan of a step, kernel by kernel, with times", profile_command},
                        {"bench", "time whole steps, and compare devices", bench_command},
                        {"linalg", "solve systems and factorize matrices in npy files", linalg_command},

@@ -238,7 +238,7 @@ struct Options::Impl {
   bool with_config = false, dry_run = false, print_config = false, help_wanted = false, verbose = false, quiet = false;
   std::string config_file;
   std::vector<std::string> sets, plugins, essentials;
-  bool help_all = false;
+  bool help_all = false, help_json = false, flags_end_at_arguments = false;
 
   std::vector<std::string> known_flags() const {
     std::vector<std::string> all;
@@ -345,15 +345,27 @@ struct Options::Impl {
     fail(ErrorKind::usage, text, "unexpected argument; see freight ", command, " --help");
   }
 
+  // "all" for --help all and --help=all, "json" likewise; "" for other words.
+  static std::string help_form(const std::vector<std::string>& args, size_t& i) {
+    for (const std::string form : {"all", "json"}) {
+      if (args[i] == "--help=" + form) return form;
+      if ((args[i] != "--help" && args[i] != "-h") || i + 1 >= args.size() || args[i + 1] != form) continue;
+      ++i;
+      return form;
+    }
+    return "";
+  }
+
   void collect(const std::vector<std::string>& args) {
     bool flags_end = false;
     for (size_t i = 0; i < args.size(); ++i) {
       const std::string& a = args[i];
       if (flags_end || a.size() < 2 || a[0] != '-') {
         collect_positional(a);
-      } else if (a == "--help=all" || ((a == "--help" || a == "-h") && i + 1 < args.size() && args[i + 1] == "all")) {
-        if (a != "--help=all") ++i;
-        help_all = true;
+        flags_end = flags_end || flags_end_at_arguments;
+      } else if (const std::string form = help_form(args, i); !form.empty()) {
+        help_all = form == "all";
+        help_json = form == "json";
         find("--help")->values.emplace_back("true");
       } else if (a == "--") {
         flags_end = true;
@@ -467,6 +479,8 @@ void Options::positional(const std::string& name, Target target, const std::stri
   impl_->options.push_back(std::move(o));
 }
 
+void Options::ends_at_arguments() { impl_->flags_end_at_arguments = true; }
+
 void Options::shorthand(const std::string& flag, const std::string& meaning) {
   impl_->shorthands.emplace_back(flag, meaning);
 }
@@ -512,7 +526,7 @@ Options::Outcome Options::parse(const std::vector<std::string>& args) {
     o.given = true;
   }
   if (m.help_wanted) {
-    const std::string text = m.help_all ? help() : short_help();
+    const std::string text = m.help_json ? help_json() : m.help_all ? help() : short_help();
     std::fputs(text.c_str(), stdout);
     return Outcome::done;
   }
@@ -576,6 +590,31 @@ std::string Options::config_json() const {
     *node = value_json(o);
   }
   return document.dump(2);
+}
+
+std::string Options::help_json() const {
+  const Impl& m = *impl_;
+  Json arguments = Json::array(), options = Json::array();
+  for (const Option& o : m.options) {
+    const bool number =
+        std::holds_alternative<double*>(o.target) || std::holds_alternative<std::optional<double>*>(o.target);
+    const char* const type = is_list(o)   ? "list"
+                             : is_bool(o) ? "flag"
+                             : counts(o)  ? "integer"
+                             : number     ? "number"
+                                          : "text";
+    const bool plain = o.words.empty() && !o.more.seconds && !o.more.rule && o.more.synonyms.empty();
+    (o.positional ? arguments : options)
+        .push_back(
+            {{"name", o.name},
+             {"type", plain || is_list(o) ? type : "text"},
+             {"required", o.required},
+             {"default", o.default_text},
+             {"choices", o.words.empty() && o.more.synonyms.empty() ? o.more.one_of : std::vector<std::string>()},
+             {"help", o.help}});
+  }
+  return Json{{"command", m.command}, {"summary", m.summary}, {"arguments", arguments}, {"options", options}}.dump() +
+         "\n";
 }
 
 std::string Options::short_help() const {

@@ -45,6 +45,8 @@ class Options {
   void add(const std::string& names, Target target, const std::string& help) { add(names, target, help, More{}); }
   // An argument without a flag, in the order of addition; a vector takes all remaining ones.
   void positional(const std::string& name, Target target, const std::string& help, bool required);
+  // Everything from the first argument on is an argument, flags too: those of a program that is started.
+  void ends_at_arguments();
   // `flag` stands for `meaning`: shorthand("--bf16", "--precision=bf16").
   void shorthand(const std::string& flag, const std::string& meaning);
   // The option also accepts `word` instead of a number, which sets `*said` and leaves the number. `help` is added to
@@ -75,6 +77,8 @@ class Options {
   std::string config_json() const;
   // The text of `--help all`: every option by subject.
   std::string help() const;
+  // The text of `--help json`: arguments and options as JSON, for programs that call the command.
+  std::string help_json() const;
   // The text of `--help`: at most 40 lines.
   std::string short_help() const;
 

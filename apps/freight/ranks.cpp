@@ -417,6 +417,14 @@ int run_ranks(const std::string& command, const Args& args, const RankFlags& fla
   return end_on_terminal(command, comm::run_job(o), Logs::go);
 }
 
+int run_program(const Args& program, int64_t count, const std::string& logs) {
+  const LogFolder folder("launch");
+  comm::LaunchOptions o = launch_of({}, JobFlags(), count, logs.empty() ? folder.path() : logs);
+  o.command = program;
+  o.terminal = true;
+  return end_on_terminal(program[0], comm::run_job(o), logs.empty() ? Logs::go : Logs::stay);
+}
+
 void share_devices(job::Ranks& ranks, const std::string& device, const RankFlags& flags) {
   need_own_gpus(ranks, device, flags);
   join_devices(ranks, device, flags);

@@ -106,6 +106,10 @@ int run_ranks(const std::string& command, const Args& args, const RankFlags& fla
 // ended, and an error has the last line of the rank which failed.
 int run_ranks(const std::string& command, const Args& args, const RankFlags& flags, int64_t count);
 
+// Starts another program as ranks. `logs` "": a folder that is removed at the end, where an error has the last line of
+// the rank which failed. The exit code and errors are as above.
+int run_program(const Args& program, int64_t count, const std::string& logs);
+
 // Ranks that all print to logs.
 struct RanksRan {
   std::string out;  // the standard output of rank 0

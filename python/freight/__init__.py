@@ -7,6 +7,9 @@ from . import _methods  # noqa: F401  (methods of Array)
 from . import fft, linalg, random, xp  # noqa: F401
 from ._array_api import *  # noqa: F401,F403
 from ._array_api import e, inf, nan, newaxis, pi  # noqa: F401
+from ._command_functions import (  # noqa: F401  (eval hides Python's for `from freight import *` alone)
+    advise, eval, explain, export, generate, launch, predict, profile, report, runs, serve, train, verify)
+from ._commands import CommandError, Server  # noqa: F401
 from ._core import Array, dtype  # noqa: F401
 from ._functions import *  # noqa: F401,F403
 from ._print import get_printoptions, set_printoptions  # noqa: F401

@@ -173,8 +173,14 @@ class Plan:
         return "\n".join([head, *self.steps])
 
 
-def plan(function, *arguments, **keywords):
-    """What jit(function) would do with these arguments; nothing is run."""
+def plan(*arguments, **keywords):
+    """What jit(function) would do with the arguments behind it; nothing is run. Without a function: `freight plan`, with the
+    data as the argument and the command's flags as keywords."""
+    if not arguments or not callable(arguments[0]):
+        from . import _command_functions
+
+        return _command_functions.plan(*arguments, **keywords)
+    function, *arguments = arguments
     compiled = function if isinstance(function, Jit) else jit(function)
     return compiled.plan(*arguments, **keywords)
 

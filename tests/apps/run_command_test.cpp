@@ -230,6 +230,17 @@ TEST(Command, HelpFitsAScreenAndHelpAllShowsEveryOption) {
   EXPECT_EQ(run_freight({"train", "-h", "all"}).out, all);
 }
 
+TEST(Command, HelpJsonHasTheArgumentsAndOptionsForPrograms) {
+  const std::string help = run_freight({"train", "--help", "json"}).out;
+  EXPECT_EQ(help.rfind(R"({"command":"train")", 0), 0u) << help;
+  EXPECT_NE(help.find(R"("arguments":[{"name":"data","type":"text","required":false)"), std::string::npos) << help;
+  // Where a word may stand in place of a number, the value is a text.
+  EXPECT_NE(help.find(R"({"name":"--batch-size","type":"text")"), std::string::npos) << help;
+  EXPECT_NE(help.find(R"({"name":"--epochs","type":"integer","required":false,"default":)"), std::string::npos) << help;
+  EXPECT_NE(help.find(R"("choices":["refuse","auto","off"])"), std::string::npos) << help;
+  EXPECT_EQ(run_freight({"help", "train", "json"}).out, help);
+}
+
 TEST(Command, ResultsThatCannotBeWrittenAreAFailure) {
   const std::string command = binary_dir() + "/bin/freight env > /dev/full 2> /dev/null";
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
