@@ -17,3 +17,14 @@ from ._settings import set_threads, show_config  # noqa: F401
 from ._transforms import Jit, Plan, autocast, custom_gradient, grad, jit, plan, value_and_grad  # noqa: F401
 from ._version import __version__  # noqa: F401
 from .linalg import LinAlgError, cross, det, diagonal, inv, outer, qr, solve, svd, trace  # noqa: F401
+
+_LAZY = {"nn": "nn", "optim": "optim", "callbacks": "callbacks", "load": "_fit", "History": "_fit"}  # names -> modules that are imported when they are first used
+
+
+def __getattr__(name):
+    import importlib
+
+    if name not in _LAZY:
+        raise AttributeError(f"module 'freight' has no attribute {name!r}")
+    module = importlib.import_module(f".{_LAZY[name]}", __name__)
+    return module if name == _LAZY[name] else getattr(module, name)

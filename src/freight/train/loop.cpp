@@ -218,7 +218,7 @@ void Loop::close_epoch() {
   // Nothing was trained here where the run went on with the evaluation alone: then the row is there already.
   if (e.train.samples_per_s > 0) record_.trained(e.train, batches, seconds);
   const bool last = place_.epoch == run_.length.epochs;
-  if (!result_.interrupted() && (last || place_.epoch % run_.config.eval_every == 0)) {
+  if (!result_.interrupted() && run_.task->test_count() > 0 && (last || place_.epoch % run_.config.eval_every == 0)) {
     need_finite();
     e.test = evaluate();
   }

@@ -194,6 +194,7 @@ void place_data(NetRun& p, double device_memory) {
 // Ranks evaluate in the same batches, also where the steps beside which they do it are not alike.
 void plan_evaluation(NetRun& p) {
   const int64_t count = p.task->test_count();
+  if (count == 0) return;  // a program that holds nothing out
   const auto types = [&](int64_t batch_size) { return p.task->test_types(batch_size); };
   p.net->plan_evaluation(count, types);
   if (!p.ranks || (p.ranks->weights().empty() && !p.ranks->unlike())) return;

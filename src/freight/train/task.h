@@ -92,7 +92,7 @@ class Task {
 bool is_spec_file(const std::string& model);
 
 // Both parts of a data set as batches that a program makes (data::made_feed, or a Feed of its own). Each function gives
-// a feed of its part in batches of so many samples; a feed of training leaves out a batch that is not full.
+// a feed of its part in batches of so many samples, in training full ones alone. Without `test` nothing is evaluated.
 struct Feeds {
   std::function<std::unique_ptr<data::Feed>(int64_t batch_size)> train, test;
   std::string name = "feeds";             // of the data, for the run's record
