@@ -163,7 +163,7 @@ struct RowRun : train::Prepared {
     source.folder = learner.folder_for(config, source);
     rows = learner.read(source);
     rows.together = work.get();
-    if (whole) rows.test = rows.own_test;
+    if (whole) rows.held_out = rows.own_test;
     class_names = rows.shape.classes;
     fingerprint = rows.fingerprint;
     metric = train::metric_for(config, rows.shape.classes.size());
@@ -286,7 +286,7 @@ struct RowRun : train::Prepared {
     s.epochs = s.steps = 1;
     s.planned_bytes = static_cast<size_t>(told_cost.bytes);
     s.notes.insert(s.notes.begin(), rows.notes.begin(), rows.notes.end());
-    if (rows.test.count() == 0 && learner.reads_held_out(config) && !compares) {
+    if (rows.held_out.count() == 0 && learner.reads_held_out(config) && !compares) {
       const auto trees = learner.tree_work(config, rows);
       s.notes.push_back(cat("there is no validation set for early stopping",
                             trees ? cat(": all ", trees->rounds, " rounds are fitted (--rounds)") : std::string()));
@@ -350,7 +350,7 @@ struct RowRun : train::Prepared {
   const train::Result& result() const override { return fitting.so_far(); }
 
   // The rows on which the run's figures are measured.
-  const store::Rows& measured() const { return own_test() ? rows.own_test : rows.test; }
+  const store::Rows& measured() const { return own_test() ? rows.own_test : rows.held_out; }
   bool own_test() const { return rows.own_test.values.defined(); }
   // True if a threshold is chosen, on rows that no model was fitted to: those of the folds, or the held-out ones.
   bool chooses_threshold() const {
@@ -433,8 +433,8 @@ void RowFit::train(train::RunRecorder& to, train::Observer& observer) {
   if (run_.compares && so_far_.interrupted()) model_ = on_folds_;  // a whole fit, on most of the rows
   train::RunPosition place;
   place.step = so_far_.steps;
-  const Array answers = answers_to(run_.rows.test);
-  choose_threshold(answers, run_.rows.test.truth());
+  const Array answers = answers_to(run_.rows.held_out);
+  choose_threshold(answers, run_.rows.held_out.truth());
   const store::Rows& measured = run_.measured();
   so_far_.measured = run_.measured_part();
   if (measured.count() > 0) {
@@ -481,8 +481,8 @@ void RowFit::fit(const Candidate& chosen, train::RunRecorder& to, train::Observe
             .test = round.test,
             .best = false,
             .seconds = seconds};
-    if (!last.test && run_.rows.test.count() > 0) {
-      last.test = figures_of(round.model->run(run_.rows.test.values), run_.rows.test);
+    if (!last.test && run_.rows.held_out.count() > 0) {
+      last.test = figures_of(round.model->run(run_.rows.held_out.values), run_.rows.held_out);
     }
     last.best = round.best ? *round.best : last.test && place.improves(usual_score(*last.test));
     to.trained(last.train, 1, last.seconds);
@@ -608,7 +608,7 @@ train::MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, con
   }
   const bool trained_here = cat(data.fingerprint) == on.fingerprint;
   // Other data than that of training is measured whole: none of it was seen.
-  out.rows = request.split == "train" ? data.train : data.test;
+  out.rows = request.split == "train" ? data.train : data.held_out;
   if (!trained_here && !asked && request.split != "train") {
     out.rows = joined(data.train, data.test);
     out.note = cat(out.note, out.note.empty() ? "" : "; ", "all ", out.rows.count(), " rows of ", out.data,

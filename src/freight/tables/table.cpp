@@ -90,7 +90,7 @@ class TableReader {
     choose_levels();
     const store::TableRows rows(out_.shape.columns, cells_, places_);
     out_.train = rows_of(rows, false);
-    out_.test = rows_of(rows, true);
+    out_.held_out = rows_of(rows, true);
     out_.fingerprint = fingerprint();
     if (source_.known) return;
     learn_ranges();
@@ -375,7 +375,7 @@ class TableReader {
            group_   ? "--group-column"
            : order_ ? "--split-by"
                     : "--val-split",
-           "of ", held_out_.size(), " rows ", count, " are for validation: expected some in either split",
+           "of ", held_out_.size(), " rows ", count, " are held out: expected some in either split",
            rare ? cat("; column ", out_.target, " has ", out_.shape.classes.size(), " classes, of too few rows each")
                 : std::string());
     }
@@ -383,7 +383,7 @@ class TableReader {
       out_.notes.push_back("no validation set: the test set is another file, and folds guide the training");
       return;
     }
-    out_.notes.push_back(cat(count, " of ", held_out_.size(), " rows are for validation",
+    out_.notes.push_back(cat(count, " of ", held_out_.size(), " rows are held out",
                              set_.test.empty() ? "" : ", which guide the training",
                              group_   ? cat(", by groups of ", cells_.columns[*group_].name)
                              : order_ ? cat(", the last by ", cells_.columns[*order_].name)
