@@ -63,7 +63,8 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
         "restart the job on MIN to MAX of --devices when a process fails; from the last checkpoint; implies "
         "--resume auto --shards 8, and needs --output-dir",
         {.value = "MIN:MAX"});
-  o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest efficient one, tried with one real step");
+  o.accept("--batch-size", "auto", &f.choose_batch,
+           "auto: the largest efficient one that leaves 32 steps to an epoch, but at least 16; tried with a real step");
   o.add("--json", &f.json, "print the result as one JSON line; with --dry-run the configuration");
   o.add("--progress", &f.progress, "show the progress line on stderr");
   o.group("Memory (docs/plan.md)");
