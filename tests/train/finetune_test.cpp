@@ -253,7 +253,11 @@ TEST_F(FineTuning, SaysWhatPreventsThatFrozenLayersAreComputedOnce) {
     run(c);
     EXPECT_NE(notes_.find(cat("computed in every epoch: ", why)), std::string::npos) << notes_;
   };
-  refused("--flip change samples in every epoch; --augment-views 4", [](Config& c) { c.flip = true; });
+  refused("augmentation changes the samples in each; --no-flip --shift 0 turns it off, --augment-views 4",
+          [](Config& c) {
+            c.flip = true;
+            c.shift = 2;
+          });
   refused("--mixup-alpha mixes samples", [](Config& c) { c.mixup_alpha = 0.2; });
   refused("--on-bad-sample skip", [](Config& c) { c.on_bad_sample = "skip"; });
   refused("they need", [](Config& c) { c.feature_cache_size = "1KiB"; });

@@ -37,16 +37,20 @@ std::string given_of(const GivenFlags& flags) {
   return join(names, ", ");
 }
 
-// The augmentation flags that show a sample in another way in every epoch.
-std::string changes_of(const Config& c, bool files) {
-  return given_of({{"random crops (--no-random-crop)", files && c.random_crop},
-                   {"--shift", c.shift > 0},
-                   {"--crop-padding", c.crop_padding > 0},
-                   {"--flip", c.flip},
-                   {"--color-jitter", c.color_jitter > 0},
-                   {"--hue-jitter", c.hue_jitter > 0},
-                   {"--rand-augment", c.rand_augment > 0},
-                   {"--random-erase", c.random_erase > 0}});
+// The flags that turn the augmentation off which shows a sample in another way in every epoch; "" where there is none.
+std::string without_changes(const Config& c, bool files) {
+  std::string flags;
+  for (const auto& [flag, given] : GivenFlags{{"--no-random-crop", files && c.random_crop},
+                                              {"--shift 0", c.shift > 0},
+                                              {"--crop-padding 0", c.crop_padding > 0},
+                                              {"--no-flip", c.flip},
+                                              {"--color-jitter 0", c.color_jitter > 0},
+                                              {"--hue-jitter 0", c.hue_jitter > 0},
+                                              {"--rand-augment 0", c.rand_augment > 0},
+                                              {"--random-erase 0", c.random_erase > 0}}) {
+    if (given) flags += cat(flags.empty() ? "" : " ", flag);
+  }
+  return flags;
 }
 
 Type without_batch(Type t) {
@@ -91,8 +95,8 @@ std::string FeatureTask::refusal(const Request& r) const {
   const std::string mixing = given_of({{"--mixup-alpha", c.mixup_alpha > 0}, {"--cutmix-alpha", c.cutmix_alpha > 0}});
   if (!mixing.empty()) return cat(mixing, " mixes samples in every epoch");
   const bool files = samples_->reads_image_files();
-  if (const std::string changes = changes_of(c, files); !changes.empty() && c.augment_views == 0) {
-    return cat(changes, " change samples in every epoch; --augment-views 4 keeps 4 views of each");
+  if (const std::string off = without_changes(c, files); !off.empty() && c.augment_views == 0) {
+    return cat("augmentation changes the samples in each; ", off, " turns it off, --augment-views 4 keeps 4 views");
   }
   if (c.device_data == "yes") return "--device-data yes keeps the samples on the device";
   if (c.on_bad_sample != "error") return cat("--on-bad-sample ", c.on_bad_sample, " leaves samples out");
