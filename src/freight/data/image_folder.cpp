@@ -131,7 +131,7 @@ std::string existing(const std::string& root, const std::vector<std::string>& na
 std::pair<ImageListing, ImageListing> divided(const ImageListing& all, size_t classes, double share, uint64_t seed) {
   const bool targets = all.targets.defined();
   const Strata strata = targets ? strata_of(all.targets) : Strata{all.labels, classes};
-  const std::vector<bool> is_validation = hold_out(strata.of_row, strata.count, share, seed);
+  const std::vector<bool> is_validation = held_out_samples(strata, all.groups, splitting, all.where);
   ImageListing train{.where = all.where, .paths = {}, .labels = {}, .notes = all.notes};
   ImageListing val{.where = all.where, .paths = {}, .labels = {}, .notes = {}};
   train.target_names = val.target_names = all.target_names;
@@ -250,7 +250,7 @@ TrainTest load_image_source(const std::string& path, const std::string& name, co
                  dataset_of(std::move(val), name, "test", classes, val_geometry)};
   sets.train.undivided = sets.test.undivided = held_out.empty();
   sets.test.test_apart = !test_at.empty() && held_out != test_at;
-  sets.test.validation = held_out.empty() || held_out != test_at;
+  sets.test.validation = held_out.empty() ? o.undivided == Undivided::divide : held_out != test_at;
   return sets;
 }
 

@@ -332,7 +332,7 @@ std::pair<TextPart, TextPart> divide(TextPart&& all, size_t classes, double shar
                                      const std::string& path) {
   const bool targets = all.targets.defined();
   const Strata strata = targets ? strata_of(all.targets) : Strata{all.labels, classes};
-  const std::vector<bool> is_validation = hold_out(strata.of_row, strata.count, share, seed);
+  const std::vector<bool> is_validation = held_out_samples(strata, groups, splitting, path);
   std::vector<int64_t> in_train, in_test;
   TextPart train, test;
   for (size_t i = 0; i < is_validation.size(); ++i) {
@@ -424,8 +424,8 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
   set.name = name;
   set.undivided = held_out.empty();
   set.test_apart = !l.test.empty() && held_out != l.test;
-  set.validation = held_out.empty() || held_out != l.test;
   const bool whole = set.undivided && o.undivided == Undivided::whole;
+  set.validation = held_out.empty() ? !whole : held_out != l.test;
   Reader reader(o, listing);
   const bool of_targets = o.targets.kind != TargetKind::classes;
   if (of_targets && (l.folders || form_of(l.train) == Form::corpus)) {

@@ -54,7 +54,7 @@ bool is_undivided(const data::TextSet& set) { return set.undivided; }
 bool is_undivided(const data::TrainTest& sets) { return sets.train.undivided; }
 
 template <class F>
-auto measured(const TrainedOn& on, const data::Source& data, data::LoadOptions load, Division division, F read) {
+auto measured(const TrainedOn& on, const data::Source& data, const data::LoadOptions& load, Division division, F read) {
   const bool divide = division == Division::divide || same_place(data, on.data, load);
   set_undivided(load, divide ? data::Undivided::divide : data::Undivided::whole);
   auto set = (data.*read)(load);
@@ -71,13 +71,13 @@ auto measured(const TrainedOn& on, const data::Source& data, data::LoadOptions l
 }  // namespace
 
 std::map<std::string, std::string> provenance(const Config& config, uint64_t fingerprint, int64_t steps,
-                                              const Evaluation& test) {
+                                              const Evaluation& evaluation, const std::string& part) {
   std::map<std::string, std::string> p{{"data", base_name(config.data)},
                                        {"data_fingerprint", cat(fingerprint)},
                                        {"steps", cat(steps)},
                                        {"seed", cat(config.seed)},
                                        {"val_split", cat(config.val_split)}};
-  if (test.count > 0) p["test_loss"] = cat(test.loss);
+  if (evaluation.count > 0) p[part + "_loss"] = cat(evaluation.loss);
   if (!config.text_column.empty()) p["text_column"] = config.text_column;
   if (!config.label_column.empty()) p["label_column"] = config.label_column;
   // Default values are not written, so that files of earlier versions mean the same.
@@ -85,7 +85,7 @@ std::map<std::string, std::string> provenance(const Config& config, uint64_t fin
   if (config.tta != usual.tta) p["tta"] = config.tta;
   if (config.precision != usual.precision) p["precision"] = config.precision;
   if (config.on_bad_sample != usual.on_bad_sample) p["on_bad_sample"] = config.on_bad_sample;
-  if (test.top1) p["test_top1"] = fixed(*test.top1, 2);
+  if (evaluation.top1) p[part + "_top1"] = fixed(*evaluation.top1, 2);
   return p;
 }
 

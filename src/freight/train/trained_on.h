@@ -11,9 +11,12 @@
 
 namespace freight::train {
 
-// The provenance that a run writes into its models: the data's name and fingerprint, the steps done and the metrics.
+inline constexpr const char* kValidationPart = "val";  // the name of a validation set in files; "test" of a test set
+
+// The provenance that a run writes into its models: the data's name and fingerprint, the steps done and the metrics of
+// an evaluation on this part of the data.
 std::map<std::string, std::string> provenance(const Config& config, uint64_t fingerprint, int64_t steps,
-                                              const Evaluation& test);
+                                              const Evaluation& evaluation, const std::string& part);
 
 // The reading of the targets of a list, for --task and --label-column.
 data::TargetOptions target_options(const std::string& task, const std::string& label_column);
