@@ -16,6 +16,7 @@
 #include "freight/data/cells.h"
 #include "freight/data/columns.h"
 #include "freight/data/dataset.h"
+#include "freight/data/groups.h"
 #include "freight/data/table_set.h"
 #include "freight/io/digest.h"
 #include "freight/io/file.h"
@@ -329,7 +330,7 @@ class TableReader {
 
   std::vector<bool> held_out(double share) const {
     if (source_.whole || share == 0) return std::vector<bool>(static_cast<size_t>(cells_.rows()), false);
-    if (group_) return hold_out_groups(numbered(cells_.columns[*group_], cells_.rows()), share, source_.seed);
+    if (group_) return data::hold_out_groups(numbered(cells_.columns[*group_], cells_.rows()), share, source_.seed);
     if (order_) return hold_out_last(times(), share);
     return data::hold_out(labels_, std::max<size_t>(out_.shape.classes.size(), 1), share, source_.seed);
   }

@@ -217,7 +217,7 @@ std::vector<Field> make_fields() {
        {.one_of = {"auto", "classes", "values", "counts", "ranking", "multilabel"},
         .synonyms = {{"classification", "classes"}, {"regression", "values"}, {"count", "counts"}}}},
       {kTables, "--group-column", "tables.group_column", &C::group_column,
-       "group (or query) column: rows of a group are split and ranked together; it is not a feature", {}, {}, "COL"},
+       "group (or query) column of tables and lists: rows of a group are split, and ranked, together; it is not a feature", {}, {}, "COL"},
       {kTables, "--split-by", "tables.split_by", &C::split_by,
        "split by time: validate on the last rows by this column of times or numbers, not on random rows", {}, {}, "COL"},
 

@@ -44,6 +44,7 @@ class FeatureTask : public Task {
   std::pair<Type, Type> batch_types() const override;
   std::pair<Type, Type> test_types(int64_t batch_size) const override;
   Array fold_labels() const override { return samples_->fold_labels(); }
+  Array fold_groups() const override { return samples_->fold_groups(); }
   data::Source divided(const std::vector<int64_t>& train, const std::vector<int64_t>& held_out) const override {
     return samples_->divided(train, held_out);
   }

@@ -17,7 +17,8 @@ class FeedTask : public Task {
            ": set both functions of Feeds");
     }
     model_ = *own.model;
-    refuse_given({{"--task", c_.task != Config().task}}, "is for lists, arrays and tables, not for custom feeds");
+    refuse_given({{"--task", c_.task != Config().task}, {"--group-column", !c_.group_column.empty()}},
+                 "is for lists, arrays and tables, not for custom feeds");
     set_loss(model_, c_, {});
     refuse_flags();
     look_at(train_feed({}), "train", first_train_);

@@ -27,8 +27,10 @@ namespace {
 constexpr const char* kFoldsDir = "folds";
 
 std::vector<int64_t> fold_of_samples(const NetRun& run) {
-  return metrics::folds_of({.labels = run.task->fold_labels()},
-                           {.folds = run.config.folds, .seed = static_cast<uint64_t>(run.config.seed)});
+  const Array groups = run.task->fold_groups();
+  return metrics::folds_of(
+      {.labels = run.task->fold_labels(), .groups = groups.defined() ? std::optional(groups) : std::nullopt},
+      {.folds = run.config.folds, .seed = static_cast<uint64_t>(run.config.seed)});
 }
 
 // The figure of the folds: that of --metric; else a usual one of the kind of target.

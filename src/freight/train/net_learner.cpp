@@ -299,7 +299,7 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   need_flags_of({.kind = FlagKind::network,
                  .name = "a network",
                  .flags = {"--task", "--metric", "--early-stop", "--min-improvement", "--class-weight", "--threshold",
-                           "--calibration", "--folds"}},
+                           "--calibration", "--folds", "--group-column"}},
                 c, flag_is_given);
   const store::ComputeType compute = store::compute_type(c.precision, c.backend);
   p.precision_note = compute.note;

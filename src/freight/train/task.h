@@ -44,6 +44,8 @@ class Task {
   // Classes i64 (N) or values f32 (N) of the training samples, by which they are divided evenly into folds; undefined
   // where samples cannot be divided, such as the windows of a corpus.
   virtual Array fold_labels() const { return {}; }
+  // Numbers i64 (N) of the groups of training samples that no fold separates; undefined where there are none.
+  virtual Array fold_groups() const { return {}; }
   // A dataset of these training samples, and of others as its held-out part.
   virtual data::Source divided(const std::vector<int64_t>& /*train*/, const std::vector<int64_t>& /*held_out*/) const {
     return {};

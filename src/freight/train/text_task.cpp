@@ -127,6 +127,7 @@ class TextTask : public Task {
     if (text_.train.targets.defined()) return data::fold_labels(text_.train.targets);
     return Array::of<int64_t>(text_.train.labels, {text_.train.count()});
   }
+  Array fold_groups() const override { return text_.train.groups; }
   data::Source divided(const std::vector<int64_t>& train, const std::vector<int64_t>& held_out) const override {
     data::TextSet part;
     part.name = text_.name;
@@ -152,7 +153,7 @@ class TextTask : public Task {
                      .split_seed = static_cast<uint64_t>(c.seed),
                      .held_out = {},
                      .bad = bad,
-                     .targets = target_options(c.task, c.label_column)}};
+                     .targets = target_options(c.task, c.label_column, c.group_column)}};
   }
 
   ClassCounts counted(const data::TextPart& part) const {
