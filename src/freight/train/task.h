@@ -35,9 +35,15 @@ class Task {
   virtual std::unique_ptr<data::Feed> test_feed(int64_t batch_size, const data::Share& share) const = 0;
   // The order and batches of training samples, if a Loader makes them; otherwise empty.
   virtual std::optional<data::LoaderOptions> loader_options(const data::Share& /*share*/) const { return std::nullopt; }
-  // The samples of training in their order: epoch e has them as epoch e of training changes them. Null without a
-  // Loader.
+  // All samples of training, unshuffled: epoch e has them as epoch e of training changes them. Null where samples have
+  // no number, such as the windows of a corpus.
   virtual std::unique_ptr<data::Feed> ordered_feed(int64_t /*batch_size*/) const { return nullptr; }
+  // Where no Loader makes the batches: the same batches, whose targets are the numbers i64 (N) of the samples. Those of
+  // training have the size of the configuration.
+  enum class Batches { train, ordered, test };
+  virtual std::unique_ptr<data::Feed> numbers(Batches, int64_t /*batch_size*/, const data::Share&) const {
+    return nullptr;
+  }
   virtual bool reads_image_files() const { return false; }
   // The images of training in their order, normalized and not augmented; null where samples are none.
   virtual std::unique_ptr<data::Feed> plain_feed() const { return nullptr; }

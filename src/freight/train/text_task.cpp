@@ -74,13 +74,18 @@ class TextTask : public Task {
   std::vector<std::string> targets() const override { return text_.targets; }
 
   std::unique_ptr<data::Feed> train_feed(const data::Share& share) const override {
-    return data::share_of(text_feed(train_, preprocessing_, text_.corpus(),
-                                    {.batch_size = c_.batch_size,
-                                     .shuffle = true,
-                                     .by_class = c_.sample_by == "class",
-                                     .seed = static_cast<uint64_t>(c_.seed),
-                                     .drop_last = true}),
-                          share);
+    return data::share_of(text_feed(train_, preprocessing_, text_.corpus(), shuffled()), share);
+  }
+  std::unique_ptr<data::Feed> ordered_feed(int64_t batch_size) const override {
+    if (text_.corpus()) return nullptr;
+    return text_feed(train_, preprocessing_, false, {.batch_size = batch_size});
+  }
+  std::unique_ptr<data::Feed> numbers(Batches which, int64_t batch_size, const data::Share& share) const override {
+    data::TokenFeedOptions options =
+        which == Batches::train ? shuffled() : data::TokenFeedOptions{.batch_size = batch_size};
+    options.numbers = true;
+    const auto& set = which == Batches::test ? test_ : train_;
+    return data::share_of(text_feed(set, preprocessing_, false, options), share);
   }
   std::unique_ptr<data::Feed> test_feed(int64_t batch_size, const data::Share& share) const override {
     return data::share_of(text_feed(test_, preprocessing_, text_.corpus(), {.batch_size = batch_size}), share);
@@ -156,6 +161,13 @@ class TextTask : public Task {
                      .targets = target_options(c.task, c.label_column, c.group_column)}};
   }
 
+  data::TokenFeedOptions shuffled() const {
+    return {.batch_size = c_.batch_size,
+            .shuffle = true,
+            .by_class = c_.sample_by == "class",
+            .seed = static_cast<uint64_t>(c_.seed),
+            .drop_last = true};
+  }
   ClassCounts counted(const data::TextPart& part) const {
     return text_.classification() ? count_classes(text_.classes, part.labels) : ClassCounts{};
   }
