@@ -477,6 +477,7 @@ Planned NetRun::planned() const {
   planned.test_count = task->test_count();
   planned.data_bytes = data ? data->bytes() : 0;
   planned.kept_bytes = task->kept_bytes() + net->step->kept_bytes();
+  planned.images_in_files = task->reads_image_files();
   planned.ranks = ranks ? ranks->world() : 1;
   planned.lengths = task->lengths();
   planned.writes = records();

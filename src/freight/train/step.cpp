@@ -111,6 +111,8 @@ std::vector<Tensor> gradients_of(const Tensor& loss, const optim::Optimizer& opt
 
 void update(optim::Optimizer& optimizer, optim::EMA* ema, const optim::LossScale* scale, const Tensor& loss,
             const std::vector<Tensor>& gradients, const DeviceData* data) {
+  // A batch whose targets are all ignored has a loss and gradients of 0. Momentum and weight decay act in its step, as
+  // in PyTorch, whose gradients are 0, too.
   optimizer.apply(gradients);
   if (ema) ema->update();
   Tensor sound = is_finite(loss);

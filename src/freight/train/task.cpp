@@ -210,6 +210,7 @@ class SampleTask : public Task {
   size_t kept_bytes() const override {
     size_t sum = 0;
     for (const data::Dataset* set : {&data_.train, &data_.test}) sum += set->files ? set->files->kept_bytes() : 0;
+    if (c_.folds > 0 && data_.train.images.defined()) sum += data_.train.images.bytes() + data_.train.labels.bytes();
     return sum;
   }
   std::vector<std::string> notes() const override {

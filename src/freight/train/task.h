@@ -78,7 +78,8 @@ class Task {
   virtual uint64_t fingerprint() const = 0;  // of the training part
   // Documents by the length of the batches that they are in.
   virtual data::DocumentLengths lengths() const { return {}; }
-  // Bytes that its feeds keep in host memory beside the batches, besides what is there already.
+  // Bytes that its feeds keep in host memory beside the batches, besides what is there already; with --folds also the
+  // copy of the samples for a fold.
   virtual size_t kept_bytes() const { return 0; }
   virtual std::vector<std::string> notes() const = 0;
   // True where the data has a test part of its own, and training is evaluated on another: the one for validation.

@@ -107,6 +107,12 @@ class TextTask : public Task {
     if (text_.corpus() || lengths.size() < 2) return {};
     return {data::count_lengths(*train_, lengths), data::count_lengths(*test_, lengths)};
   }
+  size_t kept_bytes() const override {
+    if (c_.folds == 0) return 0;
+    size_t sum = train_->tokens.size() * sizeof(int32_t);
+    for (const std::string& text : text_.train.texts) sum += sizeof(std::string) + text.size();
+    return sum;
+  }
   std::vector<std::string> notes() const override {
     std::vector<std::string> notes;
     for (const data::TextPart* part : {&text_.train, &text_.test}) {
