@@ -126,6 +126,16 @@ TEST(Images, OneFolderOfClassesIsSplitTheSameWayByEval) {
   ASSERT_EQ(e.code, 0) << e.err;
   EXPECT_EQ(Json::parse(e.out).at("count"), 12);
   EXPECT_NEAR(Json::parse(e.out).at("loss").get<double>(), Json::parse(r.out).at("val_loss").get<double>(), 1e-5);
+  // What was held out of training data is no test set, and other data is taken whole.
+  EXPECT_EQ(Json::parse(e.out).at("split"), "val");
+  EXPECT_NE(run_freight({"eval", dir + "-run/model.safetensors"}).out.find(dir + " validation: top1"),
+            std::string::npos);
+  const std::string other = small_folder() + "/val";
+  const Ran whole = run_freight({"eval", dir + "-run/model.safetensors", "--data", other, "--json"});
+  EXPECT_EQ(Json::parse(whole.out).at("split"), "all");
+  EXPECT_EQ(Json::parse(whole.out).at("count"), 20);
+  EXPECT_NE(run_freight({"eval", dir + "-run/model.safetensors", "--data", other}).out.find(other + ": top1"),
+            std::string::npos);
 }
 
 TEST(Images, ABadFileStopsTheRunOrIsLeftOutAndNamed) {

@@ -310,6 +310,8 @@ TEST_F(Selection, WithoutXgboostTheOthersAreComparedAndTheReasonIsTold) {
   ASSERT_TRUE(r.comparison);
   const train::Leaderboard board = train::leaderboard_in(r.comparison->json);
   EXPECT_EQ(board.standings[0].folds, 5);
+  EXPECT_EQ(board.standings.back().learner, "baseline") << "which the others are better than";
+  EXPECT_GT(board.standings.back().mean, board.standings[0].mean);
   std::set<std::string> left_out;
   for (const std::string& reason : board.left_out) {
     if (reason.find("none.so") != std::string::npos) left_out.insert(reason.substr(0, reason.find(':')));
@@ -421,8 +423,9 @@ TEST_F(Selection, ATimeThatIsOverLeavesTheFirstLearner) {
   const train::Result r = run();
   ASSERT_TRUE(r.comparison);
   const train::Leaderboard board = train::leaderboard_in(r.comparison->json);
-  EXPECT_EQ(board.standings.size(), 1u);
+  ASSERT_EQ(board.standings.size(), 2u) << "beside the baseline";
   EXPECT_EQ(board.standings[0].folds, 1);
+  EXPECT_EQ(board.standings[1].learner, "baseline");
   EXPECT_EQ(store::load_bundle(r.model_path).learner, "ridge");
 }
 

@@ -322,7 +322,7 @@ TEST_F(FineTuning, SaysWhatPreventsThatFrozenLayersAreComputedOnce) {
     run(c);
     EXPECT_NE(notes_.find(cat("computed in every epoch: ", why)), std::string::npos) << notes_;
   };
-  refused("augmentation changes the samples in each; --no-flip --shift 0 turns it off, --augment-views 4",
+  refused("augmentation changes the samples in each; --shift 0 --no-flip turns it off, --augment-views 4",
           [](Config& c) {
             c.flip = true;
             c.shift = 2;
