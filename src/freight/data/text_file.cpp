@@ -316,7 +316,7 @@ class ColumnFinder {
   Columns guessed() const {
     const size_t width = header_.width();
     if (width < 2) unknown("expected a text and its label, got one column");
-    if (group_) unknown("cannot infer which columns are the text and the label, beside that of the groups");
+    if (group_) unknown("cannot infer which columns are the text and the label; the groups have another");
     need_no_table();
     Columns c;
     const size_t last = width - 1;
