@@ -130,7 +130,7 @@ TEST(Images, OneFolderOfClassesIsSplitTheSameWayByEval) {
   EXPECT_EQ(Json::parse(e.out).at("split"), "val");
   EXPECT_NE(run_freight({"eval", dir + "-run/model.safetensors"}).out.find(dir + " validation: top1"),
             std::string::npos);
-  const std::string other = small_folder() + "/val";
+  const std::string other = fs::path(dir).parent_path().string() + "/val";
   const Ran whole = run_freight({"eval", dir + "-run/model.safetensors", "--data", other, "--json"});
   EXPECT_EQ(Json::parse(whole.out).at("split"), "all");
   EXPECT_EQ(Json::parse(whole.out).at("count"), 20);
