@@ -11,9 +11,9 @@ namespace freight::plan {
 
 namespace {
 
-constexpr const char* kNames[kParts] = {"weights",   "optimizer state", "averages",   "accumulators", "activations",
-                                        "gradients", "signals",         "workspaces", "packing",      "constants",
-                                        "staging",   "evaluation",      "checkpoint", "process",      "host memory"};
+constexpr const char* kNames[kParts] = {
+    "weights", "optimizer state", "averages", "accumulators", "activations", "gradients", "signals", "workspaces",
+    "packing", "constants",       "staging",  "evaluation",   "checkpoint",  "folds",     "process", "host memory"};
 
 // The steps during which a place in the arena holds one tensor. A result that overwrites a dying input shares its
 // place, and the two lives overlap.

@@ -14,7 +14,8 @@ class FeedTask : public Task {
     }
     if (!feeds_.train) fail(ErrorKind::usage, "train", feeds_.name, " has no feed for training: set Feeds::train");
     model_ = *own.model;
-    refuse_given({{"--task", c_.task != Config().task}}, "is for lists, arrays and tables, not for custom feeds");
+    refuse_given({{"--task", c_.task != Config().task}, {"--group-column", !c_.group_column.empty()}},
+                 "is for lists, arrays and tables, not for custom feeds");
     set_loss(model_, c_, {});
     refuse_flags();
     look_at(train_feed({}), "train", first_train_);
