@@ -242,12 +242,12 @@ ChainTable make_chain_table() {
   ChainTable t{};
   set_binary<Load, kV, kH, kO>(t.load);
   t.load_bytes = pair(load_bytes<kW>, load_bytes<kP>);
-  set_unaries<Neg, Abs, Sign, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Tanh, Sigmoid, Erf, Floor, Ceil,
-              Round, Relu, Not, IsFinite, ToBool>(t);
+  set_unaries<Neg, Abs, Sign, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Sin, Cos, Tan, Sinh, Cosh, Asin,
+              Acos, Atan, Asinh, Acosh, Atanh, Tanh, Sigmoid, Erf, Floor, Ceil, Round, Relu, Not, IsFinite, ToBool>(t);
   t.round_bf16 = pair(unary_link<RoundToBf16, kW>, unary_link<RoundToBf16, kP>);
   t.round_f16 = pair(unary_link<RoundToF16, kW>, unary_link<RoundToF16, kP>);
-  set_binaries<kV, kO>(t, Div(), Maximum(), Minimum(), CopySign(), EqOp(), NeOp(), LtOp(), LeOp(), GtOp(), GeOp(),
-                       AndOp(), OrOp());
+  set_binaries<kV, kO>(t, Div(), Maximum(), Minimum(), CopySign(), Pow(), Fmod(), Atan2(), Hypot(), LogAddExp(), EqOp(),
+                       NeOp(), LtOp(), LeOp(), GtOp(), GeOp(), AndOp(), OrOp());
   set_binaries<kV, kH, kO>(t, Add(), Sub(), Mul());
   set_ternary<MulAddOp, kV, kV, kH, kO>(t.mul_add);
   set_ternary<MulAddOp, kO, kV, kH, kO>(t.mul_add);

@@ -431,6 +431,7 @@ class Compiler {
       if (v.b >= 0) s.b = operand(v.b, e, scalar[1]);
       if (v.c >= 0) s.c = operand(v.c, e, scalar[2]);
       s.call = {v.op, in, out, v.dtype, scalar[0] | scalar[1] << 1 | scalar[2] << 2};
+      s.call.loop = scalar[0] && (v.b < 0 || v.op == Op::where) ? nullptr : f64_loop(s.call);
       if (!generic::supports(v.op, in)) {
         fail(ErrorKind::usage, name(v.op), "no such operation on ", to_string(from), " elements");
       }

@@ -1,4 +1,4 @@
-// Tile steps that have no SIMD loop: f64 and i64 registers, rare f32 ops, conversions between element types and
+// Tile steps that have no SIMD loop: i64 registers, rare ops of f32 and f64, conversions between element types and
 // registers. One plain loop each over the reference backend's scalar functions: right first, fast where cheap.
 #include <algorithm>
 #include <cmath>
@@ -123,6 +123,7 @@ bool supports(Op op, Reg in) {
 }
 
 void run(const Call& call, void* dst_, const void* a_, const void* b_, const void* c_, size_t n) {
+  if (call.loop) return call.loop(dst_, a_, b_, c_, n, call.scalars);
   const size_t sa = call.scalars & 1 ? 0 : 1, sb = call.scalars & 2 ? 0 : 1, sc = call.scalars & 4 ? 0 : 1;
   if (call.op == Op::where) {
     const float* c = static_cast<const float*>(a_);
