@@ -61,12 +61,16 @@ HWY_INLINE Doubles half_of_large_exp(Doubles size) {
 HWY_INLINE Doubles cosh_f64(Doubles x) {
   const Doubles size = hn::Abs(x), e = exp_f64(size);
   const Doubles y = hn::MulAdd(e, number(0.5), hn::Div(number(0.5), e));
-  return hn::IfThenElse(hn::Gt(size, number(700.0)), half_of_large_exp(size), y);
+  const auto large = hn::Gt(size, number(700.0));
+  if (HWY_LIKELY(hn::AllFalse(DoubleTag(), large))) return y;
+  return hn::IfThenElse(large, half_of_large_exp(size), y);
 }
 HWY_INLINE Doubles sinh_f64(Doubles x) {
   const Doubles size = hn::Abs(x), t = expm1_f64(hn::Min(size, number(709.0)));
   const Doubles small = hn::Mul(number(0.5), hn::Add(t, hn::Div(t, hn::Add(t, number(1.0)))));
-  const Doubles y = hn::IfThenElse(hn::Gt(size, number(700.0)), half_of_large_exp(size), small);
+  const auto large = hn::Gt(size, number(700.0));
+  Doubles y = small;
+  if (HWY_UNLIKELY(!hn::AllFalse(DoubleTag(), large))) y = hn::IfThenElse(large, half_of_large_exp(size), small);
   return nan_or(x, hn::CopySign(y, x));
 }
 HWY_INLINE Doubles tanh_f64(Doubles x) {
