@@ -29,6 +29,11 @@ TORCH = {
     "TransformerBlock": "embed_dim=width num_heads=heads",
     "Permute": "dims=axes",
 }
+# Losses as modules, by the library's functions.
+LOSSES = {
+    "CrossEntropyLoss": "cross_entropy", "NLLLoss": "nll_loss", "MSELoss": "mse_loss", "L1Loss": "l1_loss",
+    "SmoothL1Loss": "smooth_l1_loss", "HuberLoss": "huber_loss", "KLDivLoss": "kl_div", "BCEWithLogitsLoss": "bce_with_logits",
+}
 # Settings for which PyTorch says None: the value of the library's declaration that means the same.
 NONE = {("MaxPool2d", "stride"): 0, ("AvgPool2d", "stride"): 0, ("AvgPool2d", "divisor"): 0, ("Embedding", "padding_idx"): -1,
         ("EmbeddingBag", "padding_idx"): -1, ("MultiheadAttention", "key_width"): 0, ("MultiheadAttention", "value_width"): 0}
@@ -75,11 +80,16 @@ def stub_type(layer, f):
     return TYPES[f["kind"]] + (" | None" if optional else "")
 
 
+def loss_parameter(p):
+    kind = {"number": "float", "true or false": "bool", "integer": "int | None", "tensor": "Any"}.get(p["kind"])
+    return f"{p['name']}: {kind or 'Literal[' + ', '.join(repr(c) for c in p['choices']) + ']'} = ..."
+
+
 def write(core, package, write_stub, stubs):
     layers = [t for t in core.layer_types() if t["name"] not in WRITTEN]
     lines = ['"""Layers, written by generate_nn.py from the library\'s declarations."""',
-             "from ._module import AttentionLayer, Layer, RecurrentLayer", ""]
-    lines += ["__all__ = [" + ", ".join(repr(t["name"]) for t in layers) + "]", ""]
+             "from ._module import AttentionLayer, Layer, Loss, RecurrentLayer", ""]
+    lines += ["__all__ = [" + ", ".join(repr(name) for name in [t["name"] for t in layers] + list(LOSSES)) + "]", ""]
     stub = []
     for t in layers:
         parameters = parameters_of(t)
@@ -97,6 +107,15 @@ def write(core, package, write_stub, stubs):
         stub.append(f"class {t['name']}({BASES.get(t['name'], 'Layer')}):")
         stub += [f"    {name}: Any" for name, f, _ in parameters if name not in containers]
         stub.append(f"    def __init__({signature(t, lambda n, f: f'{n}: {stub_type(t, f)}' + ('' if f['required'] else ' = ...'))}) -> None: ...")
+    functions = {s["name"]: s for s in core.signatures()}
+    for name, function in LOSSES.items():
+        parameters = functions[function]["parameters"][2:]
+        doc = functions[function]["doc"]
+        lines += ["", f"class {name}(Loss):", f'    """{doc[0].upper() + doc[1:]}."""', "", f"    _function = {function!r}", "",
+                  "    def __init__(self, " + ", ".join(["*"] + [f"{p['name']}={p['default']!r}" for p in parameters]) + "):",
+                  "        self._make(locals())", ""]
+        stub.append(f"class {name}(Loss):")
+        stub.append("    def __init__(self, " + ", ".join(["*"] + [loss_parameter(p) for p in parameters]) + ") -> None: ...")
     (package / "_layers.py").write_text("\n".join(lines))
     head = "from . import Array, History\nfrom .callbacks import Callback\n"
     write_stub(package / "callbacks.pyi", "from . import History\n" + (stubs / "callbacks.pyi").read_text())
@@ -106,7 +125,7 @@ def write(core, package, write_stub, stubs):
 
 def write_optimizers(core, package, write_stub, head, stubs):
     lines = ['"""Optimizers and schedules of learning rates; the optimizers are written by generate_nn.py."""',
-             "from ._optim import Optimizer, Schedule, constant, cosine, linear, multi_step, one_cycle, step  # noqa: F401", ""]
+             "from ._optim import Optimizer, Plateau, Schedule, constant, cosine, cosine_restarts, linear, multi_step, one_cycle, step  # noqa: F401", ""]
     stub = []
     for name, doc, settings in core.optimizers():
         betas = tuple(settings.pop(b) for b in ("beta1", "beta2") if b in settings)

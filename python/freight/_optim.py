@@ -1,4 +1,6 @@
 """Optimizers over those of the library; freight.optim has one class for each. Schedules of learning rates."""
+import math
+
 from . import _core
 from ._core import Array
 from ._module import Module, Parameter, _recording
@@ -77,41 +79,75 @@ class Optimizer:
 class Schedule:
     """The learning rate of each step, from 0: `optimizer.lr = schedule(step)`."""
 
-    def __init__(self, schedule):
-        self._schedule = schedule
+    def __init__(self, at):
+        self._at = at
 
     def __call__(self, step):
-        return self._schedule.at(step)
+        return self._at(step)
 
     def warmup(self, steps, start_factor=0.01):
         """The same schedule after so many steps that rise linearly to its first rate."""
-        return Schedule(self._schedule.warmup(steps, start_factor))
+        first = self._at(0)
+        return Schedule(lambda step: self._at(step - steps) if step >= steps
+                        else first * (start_factor + (1 - start_factor) * step / steps))
 
 
 def constant(lr):
-    return Schedule(_core.schedule("constant", [lr], []))
+    return Schedule(_core.schedule("constant", [lr], []).at)
 
 
 def step(lr, step_size, gamma=0.1):
     """PyTorch's StepLR."""
-    return Schedule(_core.schedule("step", [lr, step_size, gamma], []))
+    return Schedule(_core.schedule("step", [lr, step_size, gamma], []).at)
 
 
 def multi_step(lr, milestones, gamma=0.1):
     """PyTorch's MultiStepLR."""
-    return Schedule(_core.schedule("multi_step", [lr, gamma], list(milestones)))
+    return Schedule(_core.schedule("multi_step", [lr, gamma], list(milestones)).at)
 
 
 def cosine(lr, total_steps, eta_min=0.0):
     """PyTorch's CosineAnnealingLR."""
-    return Schedule(_core.schedule("cosine", [lr, total_steps, eta_min], []))
+    return Schedule(_core.schedule("cosine", [lr, total_steps, eta_min], []).at)
+
+
+def cosine_restarts(lr, first_steps, factor=1, eta_min=0.0):
+    """PyTorch's CosineAnnealingWarmRestarts: each cycle is `factor` times as long as the one before."""
+    if first_steps < 1 or factor < 1:
+        raise ValueError(f"cosine_restarts: expected first_steps and factor of at least 1, got {first_steps} and {factor}")
+
+    def at(step):
+        length = first_steps
+        while step >= length:
+            step, length = (step % length, length) if factor == 1 else (step - length, length * factor)
+        return eta_min + (lr - eta_min) * (1 + math.cos(math.pi * step / length)) / 2
+
+    return Schedule(at)
 
 
 def linear(lr, total_steps, end_factor=0.0):
     """PyTorch's LinearLR from 1."""
-    return Schedule(_core.schedule("linear", [lr, total_steps, end_factor], []))
+    return Schedule(_core.schedule("linear", [lr, total_steps, end_factor], []).at)
 
 
 def one_cycle(max_lr, total_steps, pct_start=0.3, div_factor=25.0, final_div_factor=1e4):
     """PyTorch's OneCycleLR."""
-    return Schedule(_core.schedule("one_cycle", [max_lr, total_steps, pct_start, div_factor, final_div_factor], []))
+    return Schedule(_core.schedule("one_cycle", [max_lr, total_steps, pct_start, div_factor, final_div_factor], []).at)
+
+
+class Plateau:
+    """PyTorch's ReduceLROnPlateau: `optimizer.lr = plateau(loss)` after each evaluation scales the rate by `factor` once more than
+    `patience` evaluations in a row were no better by the share `threshold`."""
+
+    def __init__(self, lr, factor=0.1, patience=10, threshold=1e-4, min_lr=0.0):
+        self.lr, self.factor, self.patience, self.threshold, self.min_lr = lr, factor, patience, threshold, min_lr
+        self.best, self.stale = math.inf, 0
+
+    def __call__(self, loss):
+        loss = float(loss)
+        better = loss < self.best * (1 - self.threshold) if math.isfinite(self.best) else loss < self.best
+        self.stale = 0 if better else self.stale + 1
+        self.best = loss if better else self.best
+        if self.stale > self.patience:
+            self.lr, self.stale = max(self.lr * self.factor, self.min_lr), 0
+        return self.lr

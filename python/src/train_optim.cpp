@@ -148,11 +148,9 @@ void bind_optimizers(nb::module_& m) {
       });
   m.def("optimizers", optimizer_list);
   m.def("make_optimizer", make_optimizer);
-  nb::class_<PySchedule>(m, "Schedule")
-      .def("at", [](const PySchedule& s, int64_t step) { return s.schedule.at(step); })
-      .def("warmup", [](const PySchedule& s, int64_t steps, double start_factor) {
-        return PySchedule{s.schedule.warmup(steps, start_factor)};
-      });
+  nb::class_<PySchedule>(m, "Schedule").def("at", [](const PySchedule& s, int64_t step) {
+    return s.schedule.at(step);
+  });
   // Schedules by name, with their numbers in the order of the library's functions.
   m.def("schedule", [](const std::string& name, const std::vector<double>& n, const std::vector<int64_t>& milestones) {
     const auto whole = [&](size_t i) { return static_cast<int64_t>(n[i]); };

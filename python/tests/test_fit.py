@@ -234,6 +234,36 @@ def test_a_stopped_run_resumes_bitwise(tmp_path):
         fit(made(), X + 1, epochs=4, lr_scheduler="cosine", output_dir=tmp_path / "part", resume=True)
 
 
+KILLED = """
+import sys
+sys.path.insert(0, {tests!r})
+import hashlib
+import test_fit as t
+net = t.made(seed=int(sys.argv[1]))
+t.fit(net, epochs=60, lr_scheduler="cosine", output_dir={run!r}, resume=True, save_every=50)
+print(hashlib.sha256(t.weights(net)).hexdigest())
+"""
+
+
+def test_a_killed_run_resumes_bitwise(tmp_path):
+    def started(name, seed):
+        script = KILLED.format(tests=str(pathlib.Path(__file__).parent), run=str(tmp_path / name))
+        return subprocess.Popen([sys.executable, "-c", script, str(seed)], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    whole, errors = started("whole", 1).communicate()
+    assert whole, errors
+    seen = set()
+    for seed in (1, 2, 3):  # a resumed run takes its weights from the checkpoint
+        run = started("part", seed)
+        while run.poll() is None and not {p.name for p in tmp_path.glob("part/checkpoints/step-*")} - seen:
+            time.sleep(0.005)
+        run.kill()
+        run.communicate()
+        seen |= {p.name for p in tmp_path.glob("part/checkpoints/step-*")}
+    resumed, errors = started("part", 4).communicate()
+    assert resumed == whole, errors
+
+
 def test_ctrl_c_stops_a_run_with_its_state_saved(tmp_path):
     def interrupt():
         while not (tmp_path / "run/checkpoints").exists():

@@ -262,10 +262,28 @@ def test_schedules_are_the_librarys():
     rate = optim.cosine(0.1, 10).warmup(5)
     assert rate(0) == pytest.approx(0.001) and rate(5) == pytest.approx(0.1) and rate(15) == pytest.approx(0)
     assert optim.step(1.0, 3)(3) == pytest.approx(0.1) and optim.multi_step(1.0, [2, 4], 0.5)(4) == 0.25
+    restarts = optim.cosine_restarts(1.0, 4, factor=2)
+    assert [round(restarts(i), 4) for i in (0, 2, 4, 8, 12)] == [1, 0.5, 1, 0.5, 1]
+    plateau = optim.Plateau(1.0, factor=0.5, patience=1)
+    assert [plateau(loss) for loss in (3.0, 2.0, 2.0, 2.0, 1.0)] == [1, 1, 1, 0.5, 0.5]
     net = nn.Linear(2, 1)
     optimizer = optim.SGD([{"params": [net.get_parameter("weight")], "lr": 0.2}, {"params": [net.get_parameter("bias")]}], lr=0.1)
     optimizer.lr = 0.05
     assert optimizer.lr == pytest.approx(0.05) and optimizer.group_lr("0") == pytest.approx(0.1)
+
+
+def test_losses_are_modules():
+    logits, classes = fr.asarray([[2.0, 0.0, 1.0], [0.0, 1.0, 0.0]]), fr.asarray([0, 2])
+    log = logits.numpy() - np.log(np.exp(logits.numpy()).sum(1, keepdims=True))
+    assert nn.CrossEntropyLoss()(logits, classes).item() == pytest.approx(-(log[0, 0] + log[1, 2]) / 2, rel=1e-5)
+    weighted = nn.CrossEntropyLoss(weight=[1.0, 1.0, 3.0])(logits, classes).item()
+    assert weighted == pytest.approx(-(log[0, 0] + 3 * log[1, 2]) / 4, rel=1e-5)
+    assert nn.MSELoss(reduction="sum")(logits, fr.zeros((2, 3))).item() == 6
+    assert nn.BCEWithLogitsLoss()(fr.zeros(4), fr.ones(4)).item() == pytest.approx(np.log(2), rel=1e-5)
+    net = nn.Sequential(nn.Linear(4, 3))
+    x = np.random.default_rng(0).normal(size=(64, 4))
+    smoothed = net.fit(x, x[:, :3].argmax(1), loss=nn.CrossEntropyLoss(label_smoothing=0.1), lr=0.1, epochs=5, verbose=False)
+    assert smoothed.history["loss"][-1] < smoothed.history["loss"][0]
 
 
 def test_mistakes_are_named():
