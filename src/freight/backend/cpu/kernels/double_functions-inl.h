@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "freight/backend/cpu/kernels/trigonometry-inl.h"
+#include "freight/backend/ref/scalar.h"
 #include "hwy/contrib/math/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -125,12 +126,22 @@ HWY_INLINE Doubles hypot_f64(Doubles x, Doubles y) {
   return hn::IfThenElse(infinite, infinity(), nan_or(x, nan_or(y, length)));
 }
 
-HWY_INLINE Doubles logaddexp_f64(Doubles x, Doubles y) {
-  const Doubles apart = hn::Neg(hn::Abs(hn::Sub(x, y)));
-  const Doubles sum = hn::Add(hn::Max(x, y), log1p_f64(exp_f64(apart)));
-  const Doubles equal = hn::Add(x, number(0.69314718055994531));
-  return nan_or(x, nan_or(y, hn::IfThenElse(hn::Eq(x, y), equal, sum)));
+// The larger one and t = ln(1 + exp(-|x - y|)), whose error is about t (|x - y| + 3) units of 2^-53 by the rounding of
+// x - y. Where that is more than 3 units of the sum, times 2^spare, the scalar function adds in long double.
+template <int spare>
+HWY_INLINE Doubles log_add_exp(Doubles x, Doubles y) {
+  const DoubleTag d;
+  const Doubles apart = hn::Abs(hn::Sub(x, y)), term = log1p_f64(exp_f64(hn::Neg(apart)));
+  const Doubles sum = hn::Add(hn::Max(x, y), term);
+  const auto equal = hn::Eq(x, y);  // also two infinities, whose difference is NaN
+  const Doubles result = hn::IfThenElse(equal, hn::Add(x, number(0.69314718055994531)), sum);
+  const Doubles error = hn::IfThenZeroElse(hn::Eq(term, hn::Zero(d)), hn::Mul(term, hn::Add(apart, number(3.0))));
+  const auto good = hn::Or(equal, hn::Le(error, hn::Mul(hn::Abs(sum), number(3.0 * (1 << spare)))));
+  if (HWY_LIKELY(hn::AllTrue(d, good))) return result;
+  return hn::IfThenElse(good, result, by_element(x, y, ref::scalar_functions(Op::logaddexp).real));
 }
+HWY_INLINE Doubles logaddexp_f64(Doubles x, Doubles y) { return log_add_exp<0>(x, y); }
+HWY_INLINE Doubles logaddexp_of_floats(Doubles x, Doubles y) { return log_add_exp<28>(x, y); }
 
 // x^y of numbers that f32 holds, as exp(y log |x|): its error is 2^-44 of the result at most. Not for f64.
 HWY_INLINE Doubles pow_of_floats(Doubles x, Doubles y) {

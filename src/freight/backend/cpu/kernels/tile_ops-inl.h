@@ -139,7 +139,7 @@ BINARY_BY_DOUBLES(Pow, pow, pow_of_floats)
 BINARY_BY_DOUBLES(Fmod, fmod, fmod_of_floats)
 BINARY_BY_DOUBLES(Atan2, atan2, atan2_f64)
 BINARY_BY_DOUBLES(Hypot, hypot, hypot_f64)
-BINARY_BY_DOUBLES(LogAddExp, logaddexp, logaddexp_f64)
+BINARY_BY_DOUBLES(LogAddExp, logaddexp, logaddexp_of_floats)
 BINARY(EqOp, eq, truth(hn::Eq(x, y)))
 BINARY(NeOp, ne, truth(hn::Not(hn::Eq(x, y))))  // true for NaN
 BINARY(LtOp, lt, truth(hn::Lt(x, y)))
