@@ -221,7 +221,7 @@ TEST_F(Reading, RowsOfWeightZeroAreAsAbsentOnes) {
     EXPECT_EQ(weighed.shape.columns, absent.shape.columns);
     EXPECT_EQ(weighed.fingerprint, absent.fingerprint);
     expect_told(weighed.notes, {"6 rows are ignored: weight 0 in column w"});
-    for (const auto part : {&RowData::train, &RowData::test, &RowData::own_test}) {
+    for (const auto part : {&RowData::train, &RowData::held_out, &RowData::own_test}) {
       EXPECT_EQ((weighed.*part).labels.to_vector<int64_t>(), (absent.*part).labels.to_vector<int64_t>());
       EXPECT_EQ((weighed.*part).weights->to_vector<float>(), (absent.*part).weights->to_vector<float>());
     }
@@ -300,7 +300,7 @@ TEST_F(Reading, RowsOnTheDiskAreThoseInMemory) {
   expect_told(there.notes, {"instead of memory"});
   const auto bytes = [](const Array& a) { return std::string(static_cast<const char*>(a.raw()), a.bytes()); };
   EXPECT_EQ(bytes(there.train.values), bytes(here.train.values));
-  EXPECT_EQ(bytes(there.test.values), bytes(here.test.values));
+  EXPECT_EQ(bytes(there.held_out.values), bytes(here.held_out.values));
 }
 
 // Categories that are integers are the same however they are written; other cells keep their spelling.
