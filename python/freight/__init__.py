@@ -18,7 +18,8 @@ from ._transforms import Jit, Plan, autocast, custom_gradient, grad, jit, plan, 
 from ._version import __version__  # noqa: F401
 from .linalg import LinAlgError, cross, det, diagonal, inv, outer, qr, solve, svd, trace  # noqa: F401
 
-_LAZY = {"nn": "nn", "optim": "optim", "callbacks": "callbacks", "load": "_fit", "History": "_fit"}  # names -> modules that are imported when they are first used
+_LAZY = {"nn": "nn", "optim": "optim", "callbacks": "callbacks", "load": "_fit", "History": "_fit",
+         "from_torch": "_from_torch"}  # names -> modules that are imported when they are first used
 
 
 def __getattr__(name):

@@ -18,8 +18,11 @@ _calls = _Calls()
 _changes = [0]  # of the structure of modules: nodes that were looked up before may be out of date
 
 
-def _changed():
+def _changed(module):
+    """To be called after a part of the module has changed: functions that were compiled with it are traced anew."""
     _changes[0] += 1
+    if module._cached is not None:
+        module._cached[1].changed()
 
 
 def _recording():
@@ -143,12 +146,12 @@ class Module:
             parts, others = (own["_modules"], own["_held"]) if isinstance(value, Module) else (own["_held"], own["_modules"])
             others.pop(name, None)
             parts[name] = value
-            _changed()
+            _changed(self)
         elif isinstance(own.get("_held", {}).get(name), Parameter) and value is not None:
             own["_held"][name].value = value
         else:
             if own.get("_modules", {}).pop(name, None) or own.get("_held", {}).pop(name, None):
-                _changed()
+                _changed(self)
             object.__setattr__(self, name, value)
 
     def __getattr__(self, name):
@@ -165,7 +168,7 @@ class Module:
         own = self.__dict__
         if own["_modules"].pop(name, None) is None and own["_held"].pop(name, None) is None:
             object.__delattr__(self, name)
-        _changed()
+        _changed(self)
 
     def __dir__(self):
         return [*super().__dir__(), *self._modules, *self._held]
@@ -404,7 +407,7 @@ class Module:
         training = state.pop("training")
         self.__dict__.update(state)
         self.__dict__["_cached"] = None
-        _changed()
+        _changed(self)
         if not training:
             modes = [(m, m._built().training) for m in self.modules()]
             self._built().training = False
@@ -638,7 +641,7 @@ class Layer(Module):
             variable.set(value)
             if variable.trainable != trainable:
                 variable.trainable = trainable
-        _changed()
+        _changed(self)
 
 
 class RecurrentLayer(Layer):

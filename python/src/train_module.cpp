@@ -69,6 +69,7 @@ class Written : public nn::Module {
   // A call from Python, with whatever forward takes and returns.
   nb::object invoke(const nb::args& arguments, const nb::kwargs& keywords) {
     const Call call(*this, python_line());
+    call.done({}, {});  // steps that are being compiled depend on the module
     return self().attr("forward")(*arguments, **keywords);
   }
 
@@ -281,6 +282,7 @@ void bind_modules(nb::module_& m) {
       .def("state", state_of)
       .def("config", config_of)
       .def("name_variables", name_variables)
+      .def("changed", [](const PyNode& n) { n.module->on_output([](auto&&...) {}).remove(); })  // retraces steps
       .def("to_device", [](const PyNode& n, const std::string& device) { n.module->to_device(device); })
       .def("call", call_node)
       .def("call_recurrent", call_recurrent, nb::arg("x"), nb::arg("h").none(), nb::arg("c").none(),

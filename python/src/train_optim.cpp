@@ -148,9 +148,7 @@ void bind_optimizers(nb::module_& m) {
       });
   m.def("optimizers", optimizer_list);
   m.def("make_optimizer", make_optimizer);
-  nb::class_<PySchedule>(m, "Schedule").def("at", [](const PySchedule& s, int64_t step) {
-    return s.schedule.at(step);
-  });
+  nb::class_<PySchedule>(m, "Schedule").def("at", [](const PySchedule& s, int64_t i) { return s.schedule.at(i); });
   // Schedules by name, with their numbers in the order of the library's functions.
   m.def("schedule", [](const std::string& name, const std::vector<double>& n, const std::vector<int64_t>& milestones) {
     const auto whole = [&](size_t i) { return static_cast<int64_t>(n[i]); };

@@ -198,6 +198,28 @@ def test_parts_may_be_replaced():
         net.scale = fr.ones(3)
 
 
+def test_compiled_functions_follow_parts_that_are_replaced():
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.chain = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.ReLU(), nn.Linear(4, 3)))
+
+        def forward(self, x):
+            return self.chain(x)
+
+    net, x = Outer(), fr.ones((2, 4))
+    compiled = fr.jit(lambda x: net(x))
+    assert compiled(x).shape == (2, 3) and net.predict(x).shape == (2, 3)
+    net.chain[1].add_module("1", nn.Linear(4, 5))
+    assert compiled(x).shape == (2, 5) and net.predict(x).shape == (2, 5)
+    np.testing.assert_allclose(compiled(x).numpy(), net(x).numpy(), rtol=1e-6)
+    net.chain = nn.Linear(4, 2)
+    assert compiled(x).shape == (2, 2)
+    traces = len(compiled.recompilations)
+    compiled(x)
+    assert len(compiled.recompilations) == traces
+
+
 def test_containers_hold_modules():
     class Mixed(nn.Module):
         def __init__(self):
