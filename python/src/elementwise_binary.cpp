@@ -21,9 +21,15 @@ namespace {
   };
 FREIGHT_ARITHMETIC(add, +)
 FREIGHT_ARITHMETIC(subtract, -)
-FREIGHT_ARITHMETIC(multiply, *)
+FREIGHT_ARITHMETIC(product, *)
 #undef FREIGHT_ARITHMETIC
 
+struct multiply : product {
+  using product::f;
+  static std::complex<double> f(std::complex<double> a, std::complex<double> b) {
+    return std::complex<double>(std::complex<long double>(a) * std::complex<long double>(b));
+  }
+};
 struct divide {
   static auto f(Float auto a, Float auto b) { return a / b; }
   static std::complex<double> f(std::complex<double> a, std::complex<double> b) {
@@ -47,13 +53,11 @@ struct floor_divide {
       return std::isinf(b)                        ? std::numeric_limits<T>::quiet_NaN()
              : std::signbit(a) == std::signbit(b) ? std::fabs(a)
                                                   : -std::fabs(a);
-    if (b == 0 || a == 0 || std::isinf(b)) return a / b;
-    const T left = std::fmod(a, b);
-    T q = (a - left) / b;
-    if (left != 0 && (b < 0) != (left < 0)) q -= 1;
-    if (q == 0) return std::copysign(T(0), a / b);
-    const T whole = std::floor(q);
-    return q - whole > T(0.5) ? whole + 1 : whole;
+    const T q = a / b, whole = std::floor(q);
+    if (b == 0 || a == 0 || std::isinf(b) || std::fabs(q) >= 1 / std::numeric_limits<T>::epsilon()) return q;
+    // The quotient may have been rounded up to a whole number. The remainder, whose sign is exact, tells.
+    const T left = std::fma(-whole, b, a);
+    return left != 0 && (left < 0) != (b < 0) ? whole - 1 : whole;
   }
 };
 struct remainder {

@@ -43,7 +43,7 @@ struct tanh {
     // The C library's zero has the sign of sin(2 imag), the standard's that of imag.
     if (std::isinf(a.real()) && std::isfinite(a.imag()))
       return {std::copysign(R(1), a.real()), std::copysign(R(0), a.imag())};
-    return std::tanh(a);
+    return T(std::tanh(std::complex<long double>(a)));  // in double by up to 5 units wrong
   }
 };
 
@@ -52,20 +52,17 @@ bool is_finite(const std::complex<T>& z) {
   return std::isfinite(z.real()) && std::isfinite(z.imag());
 }
 
-struct log2 {
-  static auto f(Float auto a) { return std::log2(a); }
-  template <Complex T>
-  static T f(T a) {
-    return std::log(a) / static_cast<typename T::value_type>(0.693147180559945309417232121458L);
-  }
-};
-struct log10 {
-  static auto f(Float auto a) { return std::log10(a); }
-  template <Complex T>
-  static T f(T a) {
-    return std::log(a) / static_cast<typename T::value_type>(2.302585092994045684017991454684L);
-  }
-};
+#define FREIGHT_LOGARITHM(name, of_base)                                 \
+  struct name {                                                          \
+    static auto f(Float auto a) { return std::name(a); }                 \
+    template <Complex T>                                                 \
+    static T f(T a) {                                                    \
+      return std::log(a) / static_cast<typename T::value_type>(of_base); \
+    }                                                                    \
+  };
+FREIGHT_LOGARITHM(log2, 0.693147180559945309417232121458L)
+FREIGHT_LOGARITHM(log10, 2.302585092994045684017991454684L)
+#undef FREIGHT_LOGARITHM
 struct expm1 {
   static auto f(Float auto a) { return std::expm1(a); }
   template <Complex T>

@@ -1,6 +1,9 @@
 """Arrays: views, writes, types, indexing, errors."""
 import copy
+import fractions
+import math
 import pickle
+import random
 
 import pytest
 
@@ -220,3 +223,21 @@ def test_text_is_that_of_numpy():
         assert str(x) == str(a)
         lines = repr(a).split("\n")  # of an `array(`, which is as long as `Array(`
         assert repr(x) == "Array" + "\n".join(lines)[5:], repr(a)
+
+
+def test_results_are_those_of_exact_arithmetic():
+    draw = random.Random(0)
+    for dtype in (f.float32, f.float64):
+        b = f.asarray([draw.uniform(0.1, 100) * draw.choice((-1, 1)) for _ in range(2000)], dtype=dtype)
+        n = f.asarray([float(draw.randrange(-1000, 1000)) for _ in range(2000)], dtype=dtype)
+        a = f.nextafter(n * b, f.asarray([draw.uniform(-1e9, 1e9) for _ in range(2000)], dtype=dtype))
+        exact = [math.floor(fractions.Fraction(x) / fractions.Fraction(y)) for x, y in zip(a.tolist(), b.tolist())]
+        assert f.floor_divide(a, b).tolist() == exact
+        assert f.floor_divide(f.asarray([5.0, -5.0, 5.0], dtype=dtype), f.asarray([2.0, 2.0, -math.inf], dtype=dtype)).tolist() == [2, -3, 0]
+    numbers = [draw.gauss(0, 1) for _ in range(10_001)]
+    assert abs(f.sum(f.asarray(numbers, dtype=f.float64)).item() - math.fsum(numbers)) <= math.ulp(math.fsum(numbers)) / 2
+    z = [[complex(draw.gauss(0, 1), draw.gauss(0, 1)) for _ in range(2000)] for _ in range(2)]
+    for a, b, y in zip(*z, f.multiply(*(f.asarray(v, dtype=f.complex128) for v in z)).tolist()):
+        (p, q), (r, s) = ((fractions.Fraction(v.real), fractions.Fraction(v.imag)) for v in (a, b))
+        unit = math.ulp(max(abs(y.real), abs(y.imag)))
+        assert math.hypot(p * r - q * s - fractions.Fraction(y.real), p * s + q * r - fractions.Fraction(y.imag)) <= unit

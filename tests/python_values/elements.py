@@ -58,8 +58,8 @@ def binary(d, name):
     if name in ("maximum", "minimum"):  # of zeros either one
         return equal(y + 0.0, getattr(np, plain)(a, b) + np.zeros((), dtype))
     exact = getattr(np, plain)(a.astype(LONG[dtype]), b.astype(LONG[dtype]))
-    if name == "floor_divide":  # the quotient where it is infinite
-        exact = np.where(((b == 0) & (a != 0) & (a == a)) | (np.isinf(a) & np.isfinite(b)), a.astype(LONG[dtype]) / b, exact)
+    if name == "floor_divide":  # the quotient where it or the divisor is infinite
+        exact = np.where(((b == 0) & (a != 0) & (a == a)) | (np.isinf(a) != np.isinf(b)) & (a == a) & (b == b), a.astype(LONG[dtype]) / b, exact)
     return pointwise(y, exact, dtype, 1 if name in ONE else 4)
 
 
