@@ -237,7 +237,7 @@ TEST(TrainCommand, RefusesWhatCannotWorkBeforeAnythingIsWritten) {
       {{"--class-weight", "balancd"}, 2, {"--class-weight", "balancd", "did you mean balanced?"}},
       {{"--weight-column", "w"}, 2, {"--weight-column is a flag of table models", "this run trains a network"}},
       {{"--folds", "1"}, 2, {"--folds", "one fold leaves nothing to fit"}},
-      {{"--folds", "3", "--group-column", "g"}, 2, {"--group-column is a flag of table models"}},
+      {{"--folds", "3", "--group-column", "g"}, 2, {"--group-column: is for lists of images"}},
       {{"--task", "regression"}, 2, {"--task: is values, the targets of", "are classes"}},
       {{"--task", "multilabel"}, 2, {"--task: is multilabel", "expected a list of images or texts"}},
       {{"--task", "counts"}, 2, {"--task", "counts", "it is for table models"}},
