@@ -17,3 +17,11 @@ from ._settings import set_threads, show_config  # noqa: F401
 from ._transforms import Jit, Plan, autocast, custom_gradient, grad, jit, plan, value_and_grad  # noqa: F401
 from ._version import __version__  # noqa: F401
 from .linalg import LinAlgError, cross, det, diagonal, inv, outer, qr, solve, svd, trace  # noqa: F401
+
+
+def __getattr__(name):  # scikit-learn is imported where it is needed
+    if name in ("FreightClassifier", "FreightRegressor"):
+        from . import _estimators
+
+        return getattr(_estimators, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

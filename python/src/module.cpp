@@ -4,6 +4,7 @@
 
 #include "array.h"
 #include "freight/base/error.h"
+#include "tables.h"
 
 namespace freight::python {
 namespace {
@@ -38,4 +39,5 @@ NB_MODULE(_core, m) {
   bind_fft(m);
   bind_exchange(m);
   bind_library(m);
+  bind_tables(m);
 }
