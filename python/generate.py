@@ -14,6 +14,8 @@ import re
 import subprocess
 import sys
 
+import generate_nn
+
 # Functions of the library that the package has under another name, the standard's, and with the standard's semantics; those
 # that have the standard's name are recognized by it.
 REPLACED = set("""
@@ -120,8 +122,11 @@ def write_functions(core, package):
 HEADER = '''# Written by generate.py.
 import builtins
 import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, Self, overload
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from os import PathLike
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, overload
+
+from typing_extensions import Self
 
 '''
 
@@ -260,7 +265,7 @@ def main():
         extensions[name] = [stub_of(f) for f in functions_of(package / f"_{name}.py")]
     write_stub(
         package / "__init__.pyi",
-        "from . import fft as fft, linalg as linalg, random as random, xp as xp\n\n" + array + "\n" + "\n".join(namedtuples)
+        "from . import callbacks as callbacks, fft as fft, linalg as linalg, nn as nn, optim as optim, random as random, xp as xp\n\n" + array + "\n" + "\n".join(namedtuples)
         + "\n".join(constants + [""] + [f for f in standard if "__array_namespace_info__" not in f] + pointwise + library) + "\n" + package_stub + write_commands(package)
         + "\n" + estimators(core, (stubs / "estimators.pyi").read_text()))
     write_stub(
@@ -269,6 +274,7 @@ def main():
         + "\n".join(["__array_api_version__: str"] + constants + [""] + standard + pointwise) + "\n")
     # The extension module, for the package's own modules alone.
     write_stub(package / "_core.pyi", "".join(f"{name}: Any\n" for name in vars(core) if not name.startswith("_")))
+    generate_nn.write(core, package, write_stub, stubs)
     write_stub(package / "random.pyi", "from . import Array\n\n" + (stubs / "random.pyi").read_text())
     for name, stub in extensions.items():
         more = ["matmul", "matrix_transpose", "tensordot", "vecdot"] if name == "linalg" else []

@@ -73,6 +73,7 @@ add_test(NAME "check: length of documents" COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR
 add_test(NAME "check: words" COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tools/check_words)
 add_test(NAME "check: documents finds faults" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/docs_test.py)
 add_test(NAME "check: report of tests" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/test_report_test.py)
+add_test(NAME "check: guard of step times" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/guard_test.py)
 add_test(NAME "check: sets of tests" COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/tools/list_tests ${CMAKE_BINARY_DIR})
 add_test(NAME "check: gpu_check" COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/gpu_check_test.py)
 # Both halves in small on OpenCL, and the first on the fake CUDA driver, which is far too slow to be measured.

@@ -30,12 +30,12 @@ names = archive.namelist()
 glibc = re.fullmatch(r".*/freight-[0-9.]+-cp310-abi3-manylinux_2_(\d+)_x86_64\.whl", sys.argv[1])
 assert glibc and int(glibc[1]) <= 35, f"expected an abi3 wheel for manylinux_2_35 or older, got {sys.argv[1]}"
 size = sum(i.compress_size for i in archive.infolist())
-assert size < 25e6, f"expected fewer than 25 MB, half of them oneDNN's, got {size:,} bytes"
+assert size < 20e6, f"expected fewer than 20 MB, got {size:,} bytes"
 [metadata] = (n for n in names if n.endswith(".dist-info/METADATA"))
 needs = email.message_from_bytes(archive.read(metadata)).get_all("Requires-Dist")
 assert needs == ["nanobind-backend>=1.0"], needs
 licenses = {n.split("/licenses/")[1] for n in names if ".dist-info/licenses/" in n}
-expected = {"LICENSE", "NOTICE"} | {"libraries/" + n for n in ("pocketfft", "libdnnl2", "libgomp1", "libsentencepiece0", "libssl3")}
+expected = {"LICENSE", "NOTICE"} | {"libraries/" + n for n in ("pocketfft", "onednn", "libgomp1", "libsentencepiece0", "libssl3")}
 assert expected <= licenses, f"licenses are missing: {expected - licenses}"
 files = {n for n in names if n.startswith("freight/")}
 expected = {"freight/" + n for n in ("_core.abi3.so", "lib/libfreight.so", "lib/fallback/libgomp.so.1", "bin/freight", "py.typed", "__init__.pyi")}

@@ -112,6 +112,7 @@ void print_check_text(const inspect::DataCheck& c, size_t most) {
               c.leaks.size(), with_commas(c.repeated).c_str());
   if (c.groups_all > 0) {
     std::printf(", %zu of %s groups are in several splits", c.groups.size(), with_commas(c.groups_all).c_str());
+    if (!c.groups.empty()) std::printf(" (freight train --group-column divides by groups)");
   }
   std::printf("\n");
   if (c.labels_checked) {

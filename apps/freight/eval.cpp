@@ -13,6 +13,7 @@
 #include "freight/train/learner.h"
 #include "options.h"
 #include "ranks.h"
+#include "train_result.h"
 
 namespace freight::app {
 
@@ -53,8 +54,9 @@ void print(const train::Measurement& measured, const std::string& split, int64_t
   } else {
     const std::string top1 = e.top1 ? cat("top1 ", fixed(*e.top1, 2), " %, ") : std::string();
     const std::string perplexity = tokens ? cat("perplexity ", fixed(std::exp(e.loss), 4), ", ") : std::string();
-    std::printf("%s %s: %s%sloss %.4f over %s %s (%.2f s)\n", data.c_str(), part.c_str(), perplexity.c_str(),
-                top1.c_str(), e.loss, with_commas(e.count).c_str(), measured.unit, e.seconds);
+    const std::string what = part == "all" ? data : cat(data, " ", part == "train" ? part : name_of_set(part));
+    std::printf("%s: %s%sloss %.4f over %s %s (%.2f s)\n", what.c_str(), perplexity.c_str(), top1.c_str(), e.loss,
+                with_commas(e.count).c_str(), measured.unit, e.seconds);
     for (const metrics::Score& s : measured.scores) {
       std::printf("%-17s %.6g  %s\n", s.name.c_str(), s.value, metrics::interval_text(s).c_str());
     }

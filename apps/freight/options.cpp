@@ -628,11 +628,8 @@ std::string Options::short_help() const {
     if (left.size() + 2 > kColumn)
       left = cat(left.substr(0, left.rfind(' ')), value_name(*at).find('|') == std::string::npos ? " N" : " NAME");
     left.resize(std::max(left.size() + 2, kColumn), ' ');
-    std::string right = first_clause(at->help, kWidth - left.size());
-    // A default in the text is sufficient; one from the table is shown if there is space for it.
     const std::string shown = at->default_text.empty() ? "" : cat(" (default ", at->default_text, ")");
-    if (left.size() + right.size() + shown.size() <= kWidth) right += shown;
-    out += left + right + "\n";
+    out += left + first_clause(at->help, kWidth - left.size() - shown.size()) + shown + "\n";
   }
   const auto all = std::count_if(m.options.begin(), m.options.end(), [](const Option& o) { return !o.positional; });
   out += cat("\nfreight ", m.command, " --help all: all ", all, " options by subject\n");

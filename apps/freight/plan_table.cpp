@@ -35,7 +35,7 @@ struct Sampled {
 // Reads as much of a large table as its columns and a few rounds need.
 Sampled sample(train::Config& c, const PlanInput& in, int64_t rows_said) {
   Sampled s{.data = read_rows(c, in.source, *in.trees, kReadBytes)};
-  const auto fitted = static_cast<double>(s.data.train.count()), held = static_cast<double>(s.data.test.count());
+  const auto fitted = static_cast<double>(s.data.train.count()), held = static_cast<double>(s.data.held_out.count());
   s.rows = rows_said > 0 ? fitted / (fitted + held) * static_cast<double>(rows_said) : fitted / s.data.share;
   return s;
 }
@@ -219,7 +219,7 @@ TablePlan make_table_plan(const train::Config& config, const PlanInput& in, int6
                             .levels = static_cast<double>(p.fit.levels)};
   const double fitted = std::max(1.0, static_cast<double>(s.data.train.count()));
   // Reading is the peak: after it the file's columns are freed before the rows' bins are made.
-  p.bytes = tables::bytes_of_reading(work.cells() * (1 + static_cast<double>(s.data.test.count()) / fitted));
+  p.bytes = tables::bytes_of_reading(work.cells() * (1 + static_cast<double>(s.data.held_out.count()) / fitted));
   const plan::TreeRate rate = measured_rate(c, learner, s.data, p.fit);
   const Estimate here = plan::trees_here(work, rounds, p.bytes, rate);
   std::vector<Estimate> devices;

@@ -322,6 +322,9 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
     }
     output.columns = csv_columns(bundle, asked);
   }
+  if (const std::string above = store::thresholds_text(bundle); !above.empty()) {
+    say_note(cat("predicted: ", above, " (the saved threshold)"), o.quiet());
+  }
   std::optional<logging::Held> held(std::in_place);  // warnings are shown after the predictions
   PredictionWriter writer(predictor, output);
   if (rows) {

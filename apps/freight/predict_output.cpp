@@ -216,6 +216,7 @@ void PredictionWriter::add_text(std::string& out, const std::string& name, const
       } else {
         j.update({{"class", class_of(0)}, {"index", order[0]}, {"probability", row[order[0]]}});
       }
+      if (bundle_.threshold) j["threshold"] = *bundle_.threshold;
       j["probabilities"] = all;
       if (added) j.update(added_members(added));
       out += dump(j);

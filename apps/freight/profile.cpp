@@ -9,8 +9,10 @@
 #include "freight/base/strings.h"
 #include "freight/base/usage.h"
 #include "freight/bench/rank_profile.h"
+#include "freight/bench/timing.h"
 #include "freight/bench/workload.h"
 #include "freight/io/json_library.h"
+#include "freight/plan/floor.h"
 #include "freight/plan/rates.h"
 #include "freight/run/plan.h"
 #include "freight/run/profile.h"
@@ -59,10 +61,32 @@ std::vector<double> planned_ms(const Plan& plan) {
   return ms;
 }
 
-// A plan that was measured.
+// A plan that was measured, beside what the device reaches in one large product and in a copy.
 struct MeasuredPlan {
+  MeasuredPlan(const Plan& plan, const Profile& measured, double seconds)
+      : profile(measured),
+        planned(planned_ms(plan)),
+        roofs(bench::measure_roofs(plan.options().backend, plan.options().compute, seconds)),
+        floor(plan::floor_of(plan.source(), plan.options().compute)) {
+    const std::vector<plan::Work> work = plan::work_of(plan);
+    for (size_t i = 0; i < work.size(); ++i) {
+      if (!plan.steps()[i].once) products.push_back(work[i].product());
+    }
+    for (const StepProfile& s : measured.steps) moved += s.bytes;
+  }
+  double floor_ms() const { return 1e3 * floor.seconds(roofs.flops, roofs.bytes); }
+  // The fraction of the device's rate that a step reaches: of products for products, of copies for other steps.
+  double of_rate(size_t step) const {
+    const StepProfile& s = profile.steps[step];
+    return products[step] ? 1e9 * s.gflops_per_s / roofs.flops : 1e9 * s.gbytes_per_s / roofs.bytes;
+  }
+
   const Profile& profile;
   std::vector<double> planned;
+  bench::Roofs roofs;
+  plan::Floor floor;
+  std::vector<bool> products;  // which of the profile's steps are products
+  double moved = 0;            // bytes that the steps read and write
 };
 
 ordered_json to_json(const MeasuredPlan& m) {
@@ -80,6 +104,7 @@ ordered_json to_json(const MeasuredPlan& m) {
                      {"bytes", s.bytes},
                      {"gflops_per_s", s.gflops_per_s},
                      {"gbytes_per_s", s.gbytes_per_s},
+                     {"of_rate", m.of_rate(i)},
                      {"share", s.share}});
   }
   return {{"ms", p.total_ms},
@@ -90,6 +115,14 @@ ordered_json to_json(const MeasuredPlan& m) {
           {"once_steps", p.once_steps},
           {"cache_hits", p.cache.hits},
           {"cache_misses", p.cache.misses},
+          {"floor",
+           {{"ms", m.floor_ms()},
+            {"reached", m.floor_ms() / p.total_ms},
+            {"flops", m.floor.flops},
+            {"bytes", m.floor.bytes},
+            {"moved_bytes", m.moved},
+            {"flops_per_s", m.roofs.flops},
+            {"bytes_per_s", m.roofs.bytes}}},
           {"steps", steps}};
 }
 
@@ -105,14 +138,16 @@ void print_steps(const MeasuredPlan& m, int64_t top) {
   for (const size_t i : shown) {
     const StepProfile& s = p.steps[i];
     rows.push_back({s.kernel, fixed(s.ms, 4), m.planned.empty() ? "" : fixed(m.planned[i], 4),
-                    s.flops > 0 ? fixed(s.gflops_per_s, 1) : "", fixed(s.gbytes_per_s, 1), fixed(100 * s.share, 1),
-                    s.description});
+                    s.flops > 0 ? fixed(s.gflops_per_s, 1) : "", fixed(s.gbytes_per_s, 1), fixed(100 * m.of_rate(i), 0),
+                    fixed(100 * s.share, 1), s.description});
   }
-  std::fputs(table({"kernel", "ms", "planned", "GFLOP/s", "GB/s", "%", "step"}, rows).c_str(), stdout);
+  std::fputs(table({"kernel", "ms", "planned", "GFLOP/s", "GB/s", "% of rate", "% of time", "step"}, rows).c_str(),
+             stdout);
 }
 
 // "lenet batch 64: 31 steps, 1.234 ms (...)".
-void print_sum(const std::string& title, const Profile& p) {
+void print_sum(const std::string& title, const MeasuredPlan& m) {
+  const Profile& p = m.profile;
   std::printf(
       "\n%s: %zu steps, %.3f ms (sum of steps %.3f ms), arena %s (lower bound %s), plan cache %lld hits "
       "%lld misses\n",
@@ -123,6 +158,11 @@ void print_sum(const std::string& title, const Profile& p) {
     std::printf("%zu steps ran once and stored %s of folded and packed weights\n", p.once_steps,
                 human_bytes(static_cast<double>(p.kept_bytes)).c_str());
   }
+  std::printf(
+      "floor %.3f ms, of which the step reaches %.0f %%: %.2f GFLOP at %.0f GFLOP/s, %s at %.1f GB/s; the steps move "
+      "%s\n",
+      m.floor_ms(), 100 * m.floor_ms() / p.total_ms, 1e-9 * m.floor.flops, 1e-9 * m.roofs.flops,
+      human_bytes(m.floor.bytes).c_str(), 1e-9 * m.roofs.bytes, human_bytes(m.moved).c_str());
 }
 
 int profile_alone(const ProfileFlags& f) {
@@ -132,7 +172,7 @@ int profile_alone(const ProfileFlags& f) {
     return 0;
   }
   const Profile p = profile(w.executable(), w.inputs(), w.results(), f.seconds);
-  const MeasuredPlan measured{p, planned_ms(w.plan())};
+  const MeasuredPlan measured(w.plan(), p, f.seconds / 8);
   if (f.json) {
     ordered_json j = {{"model", w.model().name}, {"batch_size", f.source.batch_size}};
     j.update(to_json(measured));
@@ -140,7 +180,7 @@ int profile_alone(const ProfileFlags& f) {
     return 0;
   }
   print_steps(measured, f.top);
-  print_sum(cat(w.model().name, " batch ", f.source.batch_size), p);
+  print_sum(cat(w.model().name, " batch ", f.source.batch_size), measured);
   return 0;
 }
 
@@ -205,7 +245,7 @@ int profile_as_rank(ProfileFlags& f, const Args& args, const comm::Launch& launc
     }
     const bench::RankProfile p = w.profile(f.seconds);
     if (!ranks->first()) return 0;
-    const MeasuredPlan measured{p.plan, planned_ms(*w.plan())};
+    const MeasuredPlan measured(*w.plan(), p.plan, f.seconds / 8);
     if (f.json) {
       ordered_json j = {{"model", w.model().name}, {"batch_size", f.source.batch_size}};
       j.update(to_json(measured));
@@ -214,7 +254,7 @@ int profile_as_rank(ProfileFlags& f, const Args& args, const comm::Launch& launc
       return 0;
     }
     print_steps(measured, f.top);
-    print_sum(cat(w.model().name, " batch ", f.source.batch_size, ", rank 0's part"), p.plan);
+    print_sum(cat(w.model().name, " batch ", f.source.batch_size, ", rank 0's part"), measured);
     print_sums(p);
     return 0;
   });

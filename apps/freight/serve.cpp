@@ -9,6 +9,7 @@
 
 #include "command.h"
 #include "freight/base/error.h"
+#include "freight/base/printable.h"
 #include "freight/io/file.h"
 #include "freight/job/signals.h"
 #include "freight/serve/server.h"
@@ -129,6 +130,9 @@ int serve_command(const Args& args) {
   if (!loopback(s.host) && s.token.empty()) {
     std::fprintf(stderr, "warning: %s can be reached from other machines, and no --token is required\n",
                  s.host.c_str());
+  }
+  for (const std::string& line : server.thresholds()) {
+    if (!o.quiet()) std::fprintf(stderr, "predict %s (the saved threshold)\n", printable(line).c_str());
   }
   server.start();
   std::printf("serving %s on http://%s:%d/\n", join(server.names(), ", ").c_str(),

@@ -63,7 +63,8 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
         "restart the job on MIN to MAX of --devices when a process fails; from the last checkpoint; implies "
         "--resume auto --shards 8, and needs --output-dir",
         {.value = "MIN:MAX"});
-  o.accept("--batch-size", "auto", &f.choose_batch, "auto: the largest efficient one, tried with one real step");
+  o.accept("--batch-size", "auto", &f.choose_batch,
+           "auto: the largest efficient one that leaves 32 steps to an epoch, but at least 16; tried with a real step");
   o.add("--json", &f.json, "print the result as one JSON line; with --dry-run the configuration");
   o.add("--progress", &f.progress, "show the progress line on stderr");
   o.group("Memory (docs/plan.md)");
@@ -77,7 +78,8 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
 
 std::unique_ptr<Options> train_options(train::Config& c, TrainFlags& f) {
   auto o = std::make_unique<Options>("train", "Trains a model on a dataset and saves it.", "[DATA] [options]",
-                                     "Without arguments: trains convnet on the built-in digits.\n"
+                                     "Without arguments: trains convnet on the built-in digits. The defaults above are "
+                                     "those of DATA, whose\nrecipe has its own (without DATA those of the digits).\n"
                                      "  freight train mnist --model lenet --epochs 5\n"
                                      "  freight train --data cifar10 --set optimizer.lr=0.05\n"
                                      "  freight train --data sst2 --model textcnn\n"

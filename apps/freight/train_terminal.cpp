@@ -34,7 +34,7 @@ void Terminal::on_start(const train::RunSummary& s) {
   sample_set_ = s.sample_set;
   pass_ = s.pass;
   held_out_ = s.held_out;
-  shown_split_ = s.validates ? "val" : s.held_out;
+  test_apart_ = s.test_apart;
   steps_ = s.has_plans;
   metric_name_ = s.metric_name;
   rate_ = s.unit == "row" ? "rows/s" : s.unit + "/s";
@@ -45,9 +45,9 @@ void Terminal::on_start(const train::RunSummary& s) {
                            : s.unit == "tok" ? "tokens of a corpus"
                            : s.ranks         ? "relevance labels to rank by"
                                              : "regression target";
-  const std::string measured = s.test_count > 0 || s.has_plans ? cat(with_commas(s.test_count), " ",
-                                                                     name_of_set(steps_ ? shown_split_ : s.measured))
-                                                               : "no validation set";
+  const std::string measured = s.test_count > 0 || s.has_plans
+                                   ? cat(with_commas(s.test_count), " ", name_of_set(s.measured))
+                                   : "no validation set";
   print(cat("data    ", s.data, ": ", with_commas(s.train_count), " train, ", measured, ", ", what));
   if (s.has_plans) {
     say_net(s);
@@ -118,11 +118,11 @@ void Terminal::on_epoch(const train::EpochReport& e) {
   if (e.best) starred_epoch_ = r.epoch;
   std::string text = cat(pass_, " ", r.epoch, "/", r.epochs, "  ", loss_name(), " ", figure(shown_loss(r.mean_loss)));
   if (r.top1) text += cat("  top1 ", fixed(*r.top1, 2));
-  if (e.test) text += cat("  ", shown_split_, " ", loss_name(), " ", figure(shown_loss(e.test->loss)));
-  if (e.test && tokens()) text += cat("  ", shown_split_, " perplexity ", figure(std::exp(e.test->loss)));
-  if (e.test && e.test->top1) text += cat("  ", shown_split_, " top1 ", fixed(*e.test->top1, 2));
+  if (e.test) text += cat("  ", held_out_, " ", loss_name(), " ", figure(shown_loss(e.test->loss)));
+  if (e.test && tokens()) text += cat("  ", held_out_, " perplexity ", figure(std::exp(e.test->loss)));
+  if (e.test && e.test->top1) text += cat("  ", held_out_, " top1 ", fixed(*e.test->top1, 2));
   if (e.test && e.test->metric && !metric_name_.empty()) {
-    text += cat("  ", shown_split_, " ", metric_name_, " ", figure(*e.test->metric));
+    text += cat("  ", held_out_, " ", metric_name_, " ", figure(*e.test->metric));
   }
   text += cat("  ", with_commas(static_cast<int64_t>(r.samples_per_s)), " ", rate_);
   if (steps_) text += cat("  data ", fixed(r.data_percent, 0), "%");
@@ -140,6 +140,10 @@ train::Figures Terminal::figures(const train::Result& result) {
   train::Figures all = {{"planned_bytes", outcome.planned_bytes}, {"measured_bytes", outcome.measured_bytes}};
   if (outcome.planned_seconds > 0) all.emplace_back("planned_step_seconds", outcome.planned_seconds);
   if (outcome.measured_seconds > 0) all.emplace_back("measured_step_seconds", outcome.measured_seconds);
+  if (outcome.floor.flops > 0) {
+    all.emplace_back("floor_flops", outcome.floor.flops);
+    all.emplace_back("floor_bytes", outcome.floor.bytes);
+  }
   constexpr double kHour = 3600, kLeast = 0.6;  // of the rated power, as in plan/estimate.cpp
   const double rated = outcome.planned_seconds * static_cast<double>(result.steps) / kHour * energy_.rated_watts();
   if (rated > 0) {
@@ -252,12 +256,10 @@ void Terminal::print(const train::Result& r, const std::string& resume) {
   if (steps_ && r.samples_per_second > 0) {
     effort += cat(", ", with_commas(static_cast<int64_t>(r.samples_per_second)), " samples/s");
   }
-  train::Result shown = r;
-  if (steps_) shown.measured = shown_split_;  // names the rows that training measured, which `eval` must measure, too
-  result(result_line(shown, tokens(), effort));
+  result(result_line(r, tokens(), effort));
   if (r.comparison && !r.comparison->best.empty()) result(cat("best    ", r.comparison->best));
   for (const std::string& line : r.decisions) result(line);
-  if (r.best_epoch > 0) result(best_line(shown));
+  if (r.best_epoch > 0) result(best_line(r));
   const std::string best = r.output_dir + "/best/model.safetensors";
   if (steps_ && r.best_epoch == 0 && starred_epoch_ < last_epoch_ && io::file_exists(best)) {
     result(cat("best    epoch ", starred_epoch_, ": ", best, " (--metric or --early-stop makes it the model)"));
@@ -265,8 +267,8 @@ void Terminal::print(const train::Result& r, const std::string& resume) {
   std::string split;
   if (r.test.count == 0) {
     split = " --split train";
-  } else if (steps_ && held_out_ != "test") {
-    split = cat(" --split ", held_out_);
+  } else if (test_apart_) {
+    split = cat(" --split ", held_out_);  // what training measured
   }
   result(cat("model   ", r.model_path));
   const std::string model = shell_word(r.model_path);

@@ -82,7 +82,8 @@ class Terminal : public train::Observer {
   bool quiet_, steps_ = true;                   // a network, whose steps are planned
   bool squared_ = false;                        // a regression on a table
   int64_t starred_epoch_ = 0, last_epoch_ = 0;  // marked as the best so far; done
-  std::string metric_name_, example_, sample_set_, pass_ = "epoch", held_out_ = "test", shown_split_ = "test";
+  std::string metric_name_, example_, sample_set_, pass_ = "epoch", held_out_ = "test";
+  bool test_apart_ = false;
   std::string rate_ = "img/s";
   Progress progress_;
 };

@@ -18,10 +18,15 @@ from ._transforms import Jit, Plan, autocast, custom_gradient, grad, jit, plan, 
 from ._version import __version__  # noqa: F401
 from .linalg import LinAlgError, cross, det, diagonal, inv, outer, qr, solve, svd, trace  # noqa: F401
 
+_LAZY = {"nn": "nn", "optim": "optim", "callbacks": "callbacks", "load": "_fit", "History": "_fit",
+         "from_torch": "_from_torch", "FreightClassifier": "_estimators",
+         "FreightRegressor": "_estimators"}  # names -> modules that are imported when they are first used
 
-def __getattr__(name):  # scikit-learn is imported where it is needed
-    if name in ("FreightClassifier", "FreightRegressor"):
-        from . import _estimators
 
-        return getattr(_estimators, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __getattr__(name):
+    import importlib
+
+    if name not in _LAZY:
+        raise AttributeError(f"module 'freight' has no attribute {name!r}")
+    module = importlib.import_module(f".{_LAZY[name]}", __name__)
+    return module if name == _LAZY[name] else getattr(module, name)

@@ -46,6 +46,12 @@ def _unflatten(structure, leaves):
     return kind(*items) if hasattr(kind, "_fields") else kind(items)
 
 
+def _leaves_of(value):
+    leaves = []
+    _flatten(value, leaves)
+    return leaves
+
+
 def _as_leaves(value):
     """Other libraries' arrays as Freight's, in nested arguments."""
     if isinstance(value, (list, tuple)):
@@ -193,10 +199,14 @@ def value_and_grad(function, argnums=0, has_aux=False):
     @functools.wraps(function)
     def wrapped(*arguments, **keywords):
         arguments = [_as_leaves(a) for a in arguments]
-        leaves, structures, counts = [], [], []
+        leaves, structures, counts, modules = [], [], [], []
         for n in numbers:
             before = len(leaves)
-            structures.append(_flatten(arguments[n], leaves))
+            if hasattr(arguments[n], "_trained_values"):  # a module, which the function gets as it is
+                modules.append(n)
+                structures.append(_flatten(arguments[n]._trained_values(), leaves))
+            else:
+                structures.append(_flatten(arguments[n], leaves))
             counts.append(len(leaves) - before)
         for x in leaves:
             if x.dtype not in (_core.float32, _core.float64, _core.float16, _core.bfloat16):
@@ -204,12 +214,13 @@ def value_and_grad(function, argnums=0, has_aux=False):
         if not leaves:
             raise TypeError(f"grad: argument {numbers[0]} has no arrays: expected a freight.Array, got "
                             f"{type(arguments[numbers[0]])}")
-        on_host = [x._on_host for x in leaves]
+        on_host = [x._on_host for n in numbers if n not in modules for x in _leaves_of(arguments[n])]
         traced = [_core.as_leaf(x) for x in leaves]
         at = 0
         for n, structure, count in zip(numbers, structures, counts):
             # The function gets arrays of its own: what it writes to them changes none that gradients are taken by.
-            arguments[n] = _unflatten(structure, iter([_core.as_leaf(x) for x in traced[at:at + count]]))
+            if n not in modules:
+                arguments[n] = _unflatten(structure, iter([_core.as_leaf(x) for x in traced[at:at + count]]))
             at += count
         _state.depth += 1
         try:

@@ -5,6 +5,7 @@
 #include "array.h"
 #include "freight/base/error.h"
 #include "tables.h"
+#include "train.h"
 
 namespace freight::python {
 namespace {
@@ -40,4 +41,7 @@ NB_MODULE(_core, m) {
   bind_exchange(m);
   bind_library(m);
   bind_tables(m);
+  bind_modules(m);
+  bind_optimizers(m);
+  bind_runs(m);
 }

@@ -50,3 +50,16 @@ class Server:
     def __enter__(self) -> Server: ...
     def __exit__(self, *exception: object) -> None: ...
 
+def load(path: str | PathLike[str]) -> nn.Module: ...
+def from_torch(module: Any) -> nn.Module: ...
+class History:
+    epoch: list[int]
+    history: dict[str, list[float]]
+    ended: str
+    steps: int
+    best_epoch: int
+    seconds: float
+    samples_per_second: float
+    output_dir: str
+    model_path: str
+    def __init__(self) -> None: ...

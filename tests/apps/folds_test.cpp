@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -75,6 +76,46 @@ TEST_F(NetFolds, TheFinalModelIsThatOfARunWithoutFolds) {
                         folded = io::load_safetensors(path("run/model.safetensors"));
   EXPECT_EQ(difference(plain, folded), 0);
   EXPECT_EQ(list("run")[0], "sample,fold,label,prediction,probability");
+}
+
+// Texts of 24 authors, who write in one way each: a fold or a split that separates them would be easy to predict.
+TEST_F(NetFolds, GroupsAreInOneFoldAndOnOneSideOfTheSplit) {
+  std::string csv = "text,label,author\n";
+  for (int i = 0; i < 240; ++i) {
+    csv += cat("text ", i, " by", i % 24, " word", i % 7, ",", i * 5 % 3 ? "ham" : "spam", ",author ", i % 24, "\n");
+  }
+  write_file(path("texts.csv"), csv);
+  const Words set = more_words(texts_, {"--folds", "3", "--group-column", "author", "--shards", "4"});
+  const Ran r = train("texts.csv", "run", set);
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("by groups of author for validation"), std::string::npos) << r.err;
+  std::map<int, std::set<std::string>> folds_of;
+  const Words lines = list("run");
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const Words cells = split(lines[i], ',');
+    folds_of[std::stoi(split(cells[0], ' ')[1]) % 24].insert(cells[1]);
+  }
+  EXPECT_EQ(lines.size() - 1, folds_of.size() * 10) << "all texts of an author are trained on, or none";
+  for (const auto& [author, folds] : folds_of) EXPECT_EQ(folds.size(), 1u) << author;
+  // Evaluation divides the data as training did, and resumed and shared runs do so, too.
+  const Ran eval = run_freight({"eval", "--weights", path("run/model.safetensors"), "--json"});
+  ASSERT_EQ(eval.code, 0) << eval.err;
+  const auto figures = nlohmann::json::parse(eval.out);
+  EXPECT_EQ(figures["count"], 240 - lines.size() + 1);
+  EXPECT_EQ(figures["split"], "val");
+  ASSERT_EQ(train("texts.csv", "two", more_words(set, {"--devices", "2"})).code, 0);
+  EXPECT_EQ(list("two"), lines);
+  EXPECT_TRUE(model("two") == model("run"));
+  const std::string before = model("run");
+  ASSERT_EQ(train("texts.csv", "run", more_words(set, {"--resume", "auto"})).code, 0);
+  EXPECT_TRUE(model("run") == before);
+  const Ran other = train("texts.csv", "run", more_words(set, {"--resume", "auto", "--group-column", "label"}));
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("--group-column: "), std::string::npos) << other.err;
+  // Without lists there are no columns.
+  const Ran arrays = train(".", "arrays", {"--model", "mlp", "--epochs", "1", "--group-column", "author"});
+  EXPECT_EQ(arrays.code, 2);
+  EXPECT_NE(arrays.err.find("--group-column: is for lists"), std::string::npos) << arrays.err;
 }
 
 TEST_F(NetFolds, AreTheSameOnTwoDevicesInShards) {

@@ -58,13 +58,13 @@ TEST(Images, TrainEvalAndPredictAgree) {
   const Ran r = run_freight(train_args(dir, {"--json"}));
   ASSERT_EQ(r.code, 0) << r.err;
   const Json result = Json::parse(r.out);
-  EXPECT_EQ(result.at("test_top1"), 100.0) << r.err;
+  EXPECT_EQ(result.at("val_top1"), 100.0) << r.err;
   EXPECT_NE(r.err.find("48 train, 20 validation, 2 classes"), std::string::npos) << r.err;
   const std::string model = dir + "-run/model.safetensors";
   const Ran e = run_freight({"eval", model, "--json"});
   ASSERT_EQ(e.code, 0) << e.err;
   EXPECT_EQ(Json::parse(e.out).at("count"), 20);
-  EXPECT_NEAR(Json::parse(e.out).at("loss").get<double>(), result.at("test_loss").get<double>(), 1e-5);
+  EXPECT_NEAR(Json::parse(e.out).at("loss").get<double>(), result.at("val_loss").get<double>(), 1e-5);
 
   // The mean of -log p over the files of val is evaluation's loss.
   std::vector<std::string> args = {"predict", model, "--json"};
@@ -112,7 +112,7 @@ TEST(Images, TheSameSeedGivesTheSameLossForAnyNumberOfWorkers) {
   const auto loss = [&](const char* workers) {
     const Ran r = run_freight(train_args(dir, {"--json", "--deterministic", "-j", workers, "--rand-augment", "2"}));
     EXPECT_EQ(r.code, 0) << r.err;
-    return Json::parse(r.out).at("test_loss").get<double>();
+    return Json::parse(r.out).at("val_loss").get<double>();
   };
   EXPECT_EQ(loss("1"), loss("4"));
 }
@@ -125,7 +125,17 @@ TEST(Images, OneFolderOfClassesIsSplitTheSameWayByEval) {
   const Ran e = run_freight({"eval", dir + "-run/model.safetensors", "--json"});
   ASSERT_EQ(e.code, 0) << e.err;
   EXPECT_EQ(Json::parse(e.out).at("count"), 12);
-  EXPECT_NEAR(Json::parse(e.out).at("loss").get<double>(), Json::parse(r.out).at("test_loss").get<double>(), 1e-5);
+  EXPECT_NEAR(Json::parse(e.out).at("loss").get<double>(), Json::parse(r.out).at("val_loss").get<double>(), 1e-5);
+  // What was held out of training data is no test set, and other data is taken whole.
+  EXPECT_EQ(Json::parse(e.out).at("split"), "val");
+  EXPECT_NE(run_freight({"eval", dir + "-run/model.safetensors"}).out.find(dir + " validation: top1"),
+            std::string::npos);
+  const std::string other = fs::path(dir).parent_path().string() + "/val";
+  const Ran whole = run_freight({"eval", dir + "-run/model.safetensors", "--data", other, "--json"});
+  EXPECT_EQ(Json::parse(whole.out).at("split"), "all");
+  EXPECT_EQ(Json::parse(whole.out).at("count"), 20);
+  EXPECT_NE(run_freight({"eval", dir + "-run/model.safetensors", "--data", other}).out.find(other + ": top1"),
+            std::string::npos);
 }
 
 TEST(Images, ABadFileStopsTheRunOrIsLeftOutAndNamed) {

@@ -47,7 +47,7 @@ TEST_F(Imbalance, DevicesWithoutShardsJudgeTheSameAnswers) {
   ASSERT_EQ(one.code, 0) << one.err;
   ASSERT_EQ(two.code, 0) << two.err;
   const auto a = nlohmann::json::parse(one.out), b = nlohmann::json::parse(two.out);
-  EXPECT_NEAR(a["test_auc"].get<double>(), b["test_auc"].get<double>(), 0.02);
+  EXPECT_NEAR(a["val_auc"].get<double>(), b["val_auc"].get<double>(), 0.02);
 }
 
 TEST_F(Imbalance, SaysWhichEpochIsStoredAndResumes) {

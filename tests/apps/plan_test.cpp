@@ -120,7 +120,11 @@ TEST(ProfileCommand, HasALinePerStepAndTheArena) {
   EXPECT_GT(j.at("arena_bytes").get<int64_t>(), 0);
   EXPECT_GE(j.at("arena_bytes"), j.at("lower_bound_bytes"));
   ASSERT_FALSE(j.at("steps").empty());
-  for (const char* key : {"name", "scope", "kernel", "ms"}) EXPECT_TRUE(j.at("steps")[0].contains(key)) << key;
+  for (const char* key : {"name", "scope", "kernel", "ms", "of_rate"})
+    EXPECT_TRUE(j.at("steps")[0].contains(key)) << key;
+  const Json& floor = j.at("floor");
+  EXPECT_NEAR(floor.at("reached").get<double>() * j.at("ms").get<double>(), floor.at("ms").get<double>(), 1e-6);
+  EXPECT_GT(floor.at("moved_bytes"), floor.at("bytes"));
   EXPECT_NE(run_freight({"profile", "--model", "mlp", "-b", "8", "--seconds", "0"}).out.find("GFLOP/s"),
             std::string::npos);
 }

@@ -138,6 +138,45 @@ TEST_F(TargetRuns, ImagesHaveSeveralLabels) {
   EXPECT_NE(read_file(path("run/README.md")).find("any number of 2 labels"), std::string::npos);
 }
 
+TEST_F(TargetRuns, EachLabelHasAThresholdThatPredictionUses) {
+  write_texts(160);
+  const Words labels = extended(texts_, {"--task", "multilabel", "--label-column", "tags", "--epochs", "3"});
+  const Ran r = train("texts.csv", "run", extended(labels, {"--threshold", "recall=0.9"}));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("thresholds good "), std::string::npos) << r.out;
+  const store::Bundle bundle = store::load_bundle(path("run/model.safetensors"));
+  ASSERT_EQ(bundle.label_thresholds.size(), 2u);
+  EXPECT_EQ(bundle.provenance.at("held_out"), "val");
+  EXPECT_NE(read_file(path("run/README.md")).find("It predicts labels good above"), std::string::npos);
+  const Ran lines = run_freight({"predict", path("run/model.safetensors"), path("texts.csv"), "--json"});
+  ASSERT_EQ(lines.code, 0) << lines.err;
+  EXPECT_NE(lines.err.find("predicted: good above 0."), std::string::npos) << lines.err;
+  const std::string first = split(lines.out, '\n')[0];
+  const Json one = Json::parse(first);
+  for (const auto& [label, probability] : one["probabilities"].items()) {
+    const double least = bundle.label_thresholds[label == "good" ? 0 : 1];
+    const bool predicted = std::count(one["labels"].begin(), one["labels"].end(), label) > 0;
+    EXPECT_EQ(predicted, probability.get<double>() > least) << label << " in " << first;
+  }
+  EXPECT_EQ(run_freight({"verify", path("run/model.safetensors")}).code, 0);
+
+  // A number holds for all labels, and --metric macro_f1 chooses the thresholds of the best f1.
+  ASSERT_EQ(train("texts.csv", "all", extended(labels, {"--threshold", "0.3"})).code, 0);
+  EXPECT_EQ(store::load_bundle(path("all/model.safetensors")).label_thresholds, (std::vector{0.3, 0.3}));
+  const Ran best = train("texts.csv", "best", extended(labels, {"--metric", "macro_f1", "--epochs", "1"}));
+  ASSERT_EQ(best.code, 0) << best.err;
+  EXPECT_EQ(store::load_bundle(path("best/model.safetensors")).label_thresholds.size(), 2u);
+
+  // Shards, devices and resuming.
+  const Words shards = extended(labels, {"--threshold", "recall=0.9", "--shards", "4"});
+  ASSERT_EQ(train("texts.csv", "one", shards).code, 0);
+  ASSERT_EQ(train("texts.csv", "two", extended(shards, {"--devices", "2"})).code, 0);
+  EXPECT_TRUE(model("one") == model("two"));
+  const std::string before = model("one");
+  ASSERT_EQ(train("texts.csv", "one", extended(shards, {"--resume", "auto"})).code, 0);
+  EXPECT_TRUE(model("one") == before);
+}
+
 TEST_F(TargetRuns, TextsHaveValuesAndLabels) {
   write_texts(160);
   const Ran values = train("texts.csv", "values",
@@ -208,7 +247,7 @@ TEST_F(TargetRuns, SettingsOfClassesAreRefusedByName) {
   const Row rows[] = {
       {labels, {"--class-weight", "balanced"}, {"--class-weight", "a class each"}},
       {labels, {"--sample-by", "class"}, {"--sample-by", "needs class labels", "has labels"}},
-      {labels, {"--threshold", "0.3"}, {"--threshold", "no class per sample"}},
+      {values, {"--threshold", "0.3"}, {"--threshold", "no class per sample"}},
       {labels, {"--calibration", "temperature"}, {"--calibration", "multilabel"}},
       {labels, {"--label-smoothing", "0.1"}, {"--label-smoothing", "has labels"}},
       {labels, {"--loss", "focal"}, {"--loss", "focal", "--task multilabel has bce"}},

@@ -336,13 +336,13 @@ TEST(TrainCommand, ARegressionIsTrainedEvaluatedAndPredicts) {
                              "--weight-decay", "0", "--json", "-o", dir + "/run"});
   ASSERT_EQ(r.code, 0) << r.err;
   const Json result = Json::parse(r.out);
-  EXPECT_LT(result.at("test_loss").get<double>(), 1e-3);
+  EXPECT_LT(result.at("val_loss").get<double>(), 1e-3);
   EXPECT_TRUE(result.at("test_top1").is_null());
   EXPECT_EQ(r.err.find("top1"), std::string::npos) << r.err;
   EXPECT_NE(r.err.find("regression target"), std::string::npos) << r.err;
   const std::string model = dir + "/run/model.safetensors";
   const Json e = Json::parse(run_freight({"eval", model, "--json"}).out);
-  EXPECT_NEAR(e.at("loss").get<double>(), result.at("test_loss").get<double>(), 1e-6);
+  EXPECT_NEAR(e.at("loss").get<double>(), result.at("val_loss").get<double>(), 1e-6);
   EXPECT_TRUE(e.at("top1").is_null());
   io::save_npy(dir + "/sample.npy", Array::of<float>({0.5f, 0.25f, -1}, {3}));
   const Json p = Json::parse(run_freight({"predict", model, dir + "/sample.npy", "--json"}).out);

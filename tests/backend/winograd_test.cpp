@@ -3,10 +3,14 @@
 #include "freight/backend/cpu/kernels/winograd.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <vector>
 
+#include "freight/backend/cpu/kernels/bf16/blocks.h"
 #include "freight/backend/cpu/kernels/gemm_tile.h"
+#include "freight/base/dtype.h"
 #include "tests/backend/cpu_kernels.h"
 #include "tests/support/simd_targets.h"
 
@@ -38,7 +42,7 @@ void check_all_products(ConvProblem p, const ConvReference& r) {
   for (bool relu : {false, true}) {
     p.relu = relu;
     const auto forward = [&] {
-      const Winograd conv(p, Winograd::Weights::stored, relu);
+      const Winograd<float> conv(p, Winograd<float>::Weights::stored, relu);
       Array out(DType::f32, {r.dy.numel()}), s = scratch(conv.scratch_bytes());
       conv.run(r.x.data<float>(), r.w.data<float>(), r.b.data<float>(), nullptr, out.data<float>(), s.raw());
       return out;
@@ -48,7 +52,7 @@ void check_all_products(ConvProblem p, const ConvReference& r) {
   }
   p.relu = false;
   const auto input_gradient = [&] {
-    const Winograd conv(transposed(p), Winograd::Weights::transposed, false);
+    const Winograd<float> conv(transposed(p), Winograd<float>::Weights::transposed, false);
     Array out(DType::f32, {r.x.numel()}), s = scratch(conv.scratch_bytes());
     conv.run(r.dy.data<float>(), r.w.data<float>(), nullptr, nullptr, out.data<float>(), s.raw());
     return out;
@@ -56,7 +60,7 @@ void check_all_products(ConvProblem p, const ConvReference& r) {
   expect_near(input_gradient(), r.dx, false, 3e-5);
   for_any_threads(input_gradient);
   const auto weight_gradient = [&] {
-    const WinogradGradWeight conv(p);
+    const WinogradGradWeight<float> conv(p);
     Array out(DType::f32, {r.w.numel()}), s = scratch(conv.scratch_bytes());
     conv.run(r.x.data<float>(), r.dy.data<float>(), out.data<float>(), s.raw());
     return out;
@@ -65,12 +69,73 @@ void check_all_products(ConvProblem p, const ConvReference& r) {
   for_any_threads(weight_gradient);
 }
 
+// Numbers of `of` rounded to bf16, and those as f32, so that both are the same.
+std::vector<Bf16> rounded(Array& of) {
+  std::vector<Bf16> bits(static_cast<size_t>(of.numel()));
+  for (size_t i = 0; i < bits.size(); ++i) {
+    const BFloat16 v(of.data<float>()[i]);
+    bits[i] = v.bits;
+    of.data<float>()[i] = static_cast<float>(v);
+  }
+  return bits;
+}
+
+void expect_rounded(const std::vector<Bf16>& got, const Array& expected) {
+  double largest = 1e-3;
+  for (int64_t i = 0; i < expected.numel(); ++i) {
+    largest = std::max(largest, std::fabs(static_cast<double>(expected.data<float>()[i])));
+  }
+  for (int64_t i = 0; i < expected.numel(); ++i) {
+    const double e = static_cast<double>(expected.data<float>()[i]);
+    const double v = static_cast<double>(static_cast<float>(std::bit_cast<BFloat16>(got[static_cast<size_t>(i)])));
+    ASSERT_NEAR(v, e, std::fabs(e) / 256 + 3e-5 * largest) << i;  // half a unit of bf16
+  }
+}
+
+// The products of bf16 are those of f32 on the same numbers, rounded once.
+void check_bf16(ConvProblem p) {
+  Array x = random(p.n * p.h * p.w * p.c, 1), w = random(p.o * p.c * p.kh * p.kw, 2), b = random(p.o, 3),
+        dy = random(p.n * p.oh * p.ow * p.o, 4), residual = random(dy.numel(), 5);
+  const std::vector<Bf16> x16 = rounded(x), w16 = rounded(w), b16 = rounded(b), dy16 = rounded(dy),
+                          residual16 = rounded(residual);
+  const auto run = [&](const auto& exact, const auto& narrow, const Array& left, const std::vector<Bf16>& left16,
+                       bool epilogue, int64_t results) {
+    Array y(DType::f32, {results}), s = scratch(std::max(exact.scratch_bytes(), narrow.scratch_bytes()));
+    std::vector<Bf16> y16(static_cast<size_t>(results));
+    exact.run(left.data<float>(), w.data<float>(), epilogue ? b.data<float>() : nullptr,
+              epilogue ? residual.data<float>() : nullptr, y.data<float>(), s.raw());
+    narrow.run(left16.data(), w16.data(), epilogue ? b16.data() : nullptr, epilogue ? residual16.data() : nullptr,
+               y16.data(), s.raw());
+    expect_rounded(y16, y);
+  };
+  p.relu = true;
+  using F32 = Winograd<float>;
+  using Narrow = Winograd<Bf16>;
+  run(F32(p, F32::Weights::stored, false), Narrow(p, Narrow::Weights::stored, true), x, x16, true, dy.numel());
+  p.relu = false;
+  const ConvProblem t = transposed(p);
+  run(F32(t, F32::Weights::transposed, false), Narrow(t, Narrow::Weights::transposed, false), dy, dy16, false,
+      x.numel());
+  const WinogradGradWeight<float> exact(p);
+  const WinogradGradWeight<Bf16> narrow(p);
+  Array dw(DType::f32, {w.numel()}), s = scratch(std::max(exact.scratch_bytes(), narrow.scratch_bytes()));
+  std::vector<Bf16> dw16(w16.size());
+  exact.run(x.data<float>(), dy.data<float>(), dw.data<float>(), s.raw());
+  narrow.run(x16.data(), dy16.data(), dw16.data(), s.raw());
+  expect_rounded(dw16, dw);
+}
+
 class WinogradOf : public testing::TestWithParam<Size> {};
 
 TEST_P(WinogradOf, EqualsPlainLoopsForAnyNumberOfThreads) {
   const ConvProblem p = convolution(GetParam());
   const ConvReference r(p);
   test::for_each_simd_target([&] { check_all_products(p, r); });
+}
+
+TEST_P(WinogradOf, RoundsBf16Once) {
+  const ConvProblem p = convolution(GetParam());
+  test::for_each_simd_target([&] { check_bf16(p); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, WinogradOf,
@@ -97,7 +162,7 @@ TEST(WinogradFrozen, ImagesStayApart) {
   Array filters(DType::f32, {filter_floats(p.c, p.o, 3)}), y(DType::f32, {r.dy.numel()});
   transform_filters(r.w.data<float>(), filters.data<float>(), p.o, p.c, 3, 1, p.c * 9, 9);
   r.x.data<float>()[12 * 13 * 16] = std::numeric_limits<float>::quiet_NaN();  // the last row of the first image
-  const Winograd conv(p, Winograd::Weights::transformed, false);
+  const Winograd<float> conv(p, Winograd<float>::Weights::transformed, false);
   Array s = scratch(conv.scratch_bytes());
   conv.run(r.x.data<float>(), filters.data<float>(), nullptr, nullptr, y.data<float>(), s.raw());
   const float *first = y.data<float>(), *second = first + y.numel() / 2;

@@ -75,6 +75,39 @@ TEST(Threshold, GivesAwayNothingOfItsFigureWithoutNeed) {
   EXPECT_NEAR(threshold_by({"precision", 0.5}, answers, labels), 0.45, 1e-6);
 }
 
+// Two labels of the same rows: each has the threshold that it would have as the second of two classes.
+TEST(Threshold, OfEachLabelIsThatOfTheLabelAlone) {
+  const Predictions a = random_predictions(3, 200, 40), b = random_predictions(4, 200, 40);
+  Array answers(DType::f32, {200, 2}), labels(DType::u8, {200, 2});
+  for (int64_t i = 0; i < 200; ++i) {
+    for (const auto& [c, p] : {std::pair{0, &a}, {1, &b}}) {
+      answers.data<float>()[2 * i + c] = p->answers.data<float>()[2 * i + 1];
+      labels.data<uint8_t>()[2 * i + c] = static_cast<uint8_t>(p->labels.data<int64_t>()[i]);
+    }
+  }
+  std::vector<UnmetLabel> unmet;
+  EXPECT_EQ(label_thresholds("recall=0.9", answers, labels, unmet),
+            (std::vector{threshold_by({"recall", 0.9}, a.answers, a.labels),
+                         threshold_by({"recall", 0.9}, b.answers, b.labels)}));
+  EXPECT_TRUE(unmet.empty());
+  // Without a rule the mean of f1 is the best that any thresholds give.
+  const Metric macro{.name = "macro_f1", .higher = true};
+  const std::vector<double> best = label_thresholds("", answers, labels, unmet);
+  const double score = *score_of(macro, answers, labels, {std::nullopt, best});
+  for (const double first : {0.2, 0.35, 0.5, 0.65, 0.8}) {
+    for (const double second : {0.2, 0.35, 0.5, 0.65, 0.8}) {
+      EXPECT_GE(score, *score_of(macro, answers, labels, {std::nullopt, {first, second}}) - 1e-12);
+    }
+  }
+  EXPECT_GT(score, *score_of(macro, answers, labels));
+  // A label that no row has keeps 0.5.
+  for (int64_t i = 0; i < 200; ++i) labels.data<uint8_t>()[2 * i + 1] = 0;
+  EXPECT_EQ(label_thresholds("recall=0.9", answers, labels, unmet)[1], 0.5);
+  ASSERT_EQ(unmet.size(), 1u);
+  EXPECT_EQ(unmet[0].label, 1);
+  EXPECT_NE(unmet[0].why.find("recall=0.9 cannot be met"), std::string::npos) << unmet[0].why;
+}
+
 TEST(Threshold, IsReadOrRefused) {
   EXPECT_EQ(parse_threshold_rule("recall=0.95").least, 0.95);
   EXPECT_EQ(parse_threshold_rule("precision=1").metric, "precision");

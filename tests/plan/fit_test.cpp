@@ -222,6 +222,20 @@ TEST_F(Batch, TheLargestThatIsGood) {
   });
 }
 
+// Batches of 2 would give an epoch of 80 images 40 steps with noisy statistics.
+TEST_F(Batch, OfASmallDatasetHasSixteenSamples) {
+  const auto size = [&](int64_t samples) {
+    int64_t chosen = 0;
+    planned(samples, [&](const train::Planned& p) { chosen = good_batch(p, 1e12, nullptr).size; });
+    return chosen;
+  };
+  EXPECT_EQ(size(2000), 32);
+  EXPECT_EQ(size(1000), 16);
+  EXPECT_EQ(size(80), 16);
+  EXPECT_EQ(size(40), 8);  // of which an epoch has 5 steps
+  EXPECT_EQ(size(3), 1);
+}
+
 TEST_F(Batch, NoLargerThanWhatTrainsFaster) {
   planned(60'000, [](const train::Planned& p) {
     // A machine whose kernels take time by their sizes alone: half a batch is as fast per sample.

@@ -35,6 +35,30 @@ int64_t allocated_by_a_step(const TrainingSetup& s, const StepPlanOptions& o) {
   return storage_bytes() - before;
 }
 
+// While folds are trained, the network of the run keeps its weights and states.
+TEST(Draft, FoldsNeedTheMemoryOfASecondNetwork) {
+  TrainingSetup s = setup("lenet", "", "adam");
+  StepPlanOptions o;
+  const StepPlan alone = plan_step(s, o);
+  s.config.folds = 3;
+  const StepPlan folds = plan_step(s, o);
+  EXPECT_EQ(folds.part(Part::folds), alone.part(Part::weights) + alone.part(Part::optimizer));
+  EXPECT_EQ(folds.total(), alone.total() + folds.part(Part::folds));
+  EXPECT_STREQ(to_string(Part::folds), "folds");
+}
+
+// The memory that micro-batches keep for their sums makes no thread decode images.
+TEST(Draft, OnlyImagesInFilesNeedMemoryForDecoding) {
+  TrainingSetup s = setup("lenet", "", "sgd");
+  StepPlanOptions o;
+  o.whole_run = true;
+  const size_t plain = plan_step(s, o).part(Part::process);
+  s.kept_bytes = 1 << 20;
+  EXPECT_EQ(plan_step(s, o).part(Part::process), plain);
+  s.images_in_files = true;
+  EXPECT_GT(plan_step(s, o).part(Part::process), plain);
+}
+
 TEST(Draft, PlannedBytesAreThoseThatAStepAllocates) {
   struct Row {
     const char *model, *shape, *optimizer;

@@ -127,9 +127,9 @@ TEST_F(Tables, ATableIsReadByItsHeaderTypedAndDivided) {
   EXPECT_EQ(data.shape.columns[2].levels, (std::vector<std::string>{"blue", "red"}));
   EXPECT_EQ(data.shape.classes, (std::vector<std::string>{"daisy", "rose"}));
   EXPECT_EQ(data.train.count(), 48);
-  EXPECT_EQ(data.test.count(), 12);
+  EXPECT_EQ(data.held_out.count(), 12);
   int64_t missing = 0;
-  for (const store::Rows* part : {&data.train, &data.test}) {
+  for (const store::Rows* part : {&data.train, &data.held_out}) {
     for (const double v : part->values.to_vector<double>()) missing += std::isnan(v);
   }
   EXPECT_EQ(missing, 1);
@@ -151,7 +151,7 @@ TEST_F(Tables, WhatOthersWriteForAMissingValueIsMissingInNumbersAndWords) {
   EXPECT_FALSE(data.shape.columns[0].words);
   EXPECT_LE(data.shape.columns[1].levels.size(), 2u);
   int64_t missing = 0;
-  for (const store::Rows* part : {&data.train, &data.test}) {
+  for (const store::Rows* part : {&data.train, &data.held_out}) {
     for (const double v : part->values.to_vector<double>()) missing += std::isnan(v);
   }
   EXPECT_EQ(missing, 22);
@@ -168,7 +168,7 @@ TEST_F(Tables, AFolderOfAKnownTableIsReadByWhatIsKnownOfIt) {
   io::write_file_atomic(dir_ / "wine_quality/winequality-white.csv", std::string_view(white));
   const tables::RowData data = read_table({.data = dir_ / "wine_quality"});
   EXPECT_EQ(data.target, "quality");
-  EXPECT_EQ(data.train.count() + data.test.count(), 80);
+  EXPECT_EQ(data.train.count() + data.held_out.count(), 80);
   ASSERT_EQ(data.shape.columns.size(), 3u);
   EXPECT_EQ(data.shape.columns[2].name, "color");
   EXPECT_EQ(data.shape.columns[2].levels, (std::vector<std::string>{"red", "white"}));
@@ -218,7 +218,7 @@ TEST_F(Tables, WholeNumbersAreClassesWhereEachHasTwoRowsInTheMean) {
   EXPECT_TRUE(read(39, 20).shape.classes.empty());
   const tables::RowData prices = read(20, 20);
   EXPECT_TRUE(prices.shape.classes.empty());
-  EXPECT_EQ(prices.test.count(), 4);
+  EXPECT_EQ(prices.held_out.count(), 4);
   EXPECT_NE(prices.notes[0].find("regression on 1 feature"), std::string::npos) << prices.notes[0];
 }
 
@@ -347,7 +347,7 @@ TEST_F(Tables, TheBaselineTellsTheMeanOfValues) {
   const tables::RowData data = read_table({.data = config_.data});
   double mean = 0;
   for (const float v : data.train.labels.to_vector<float>()) mean += static_cast<double>(v) / 40;
-  EXPECT_NEAR(bundle.rows->run(data.test.values).to_vector<float>()[0], mean, 1e-5);
+  EXPECT_NEAR(bundle.rows->run(data.held_out.values).to_vector<float>()[0], mean, 1e-5);
   EXPECT_EQ(train::learner_of(bundle).measure(bundle, r.model_path, {}).figures.loss, r.test.loss);
 }
 

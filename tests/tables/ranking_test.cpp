@@ -74,9 +74,9 @@ TEST_F(RankingTest, QueriesStayWholeInPartsFoldsAndOrder) {
   config_.data = dir_ / "mixed.csv";
   const tables::RowData rows = data();
   std::set<int64_t> sides[2];
-  for (const store::Rows* part : {&rows.train, &rows.test}) {
+  for (const store::Rows* part : {&rows.train, &rows.held_out}) {
     EXPECT_TRUE(part->ranked);
-    std::set<int64_t>& seen = sides[part == &rows.test];
+    std::set<int64_t>& seen = sides[part == &rows.held_out];
     const std::vector<int64_t> groups = part->groups->to_vector<int64_t>();
     for (size_t i = 0; i < groups.size(); ++i) {
       if (i > 0 && groups[i] == groups[i - 1]) continue;
@@ -87,8 +87,8 @@ TEST_F(RankingTest, QueriesStayWholeInPartsFoldsAndOrder) {
   const std::vector<int64_t> fold_of = tables::folds_of(rows.train, 3, 1);
   for (int64_t fold = 0; fold < 3; ++fold) {
     const tables::RowData part = tables::with_fold_out(rows, fold_of, fold);
-    EXPECT_TRUE(part.train.ranked && part.test.ranked);
-    for (const int64_t g : part.test.groups->to_vector<int64_t>()) {
+    EXPECT_TRUE(part.train.ranked && part.held_out.ranked);
+    for (const int64_t g : part.held_out.groups->to_vector<int64_t>()) {
       const std::vector<int64_t> others = part.train.groups->to_vector<int64_t>();
       EXPECT_EQ(std::count(others.begin(), others.end(), g), 0);
     }

@@ -126,7 +126,7 @@ TEST_F(Reading, ATestPartOfItsOwnIsReadByTheColumnsOfTraining) {
       file("test.csv", "kind,colour,a", 9, [](int i) { return cat("rose,", i ? "red" : "green", ",", i); });
   const RowData data = read_table({.data = csv, .target = "kind", .test = test});
   EXPECT_EQ(data.train.count(), 48);
-  EXPECT_EQ(data.test.count(), 12);
+  EXPECT_EQ(data.held_out.count(), 12);
   ASSERT_EQ(data.own_test.count(), 9);
   EXPECT_EQ(data.own_test.values.data<double>()[2], 1);
   EXPECT_EQ(data.own_test.values.data<double>()[1], store::kUnknownWord);
@@ -155,12 +155,12 @@ TEST_F(Reading, GroupsAndTimesDivideTheRows) {
   const std::string csv = visits();
   const RowData groups = read_table({.data = csv, .target = "spent", .group_column = "shop"});
   EXPECT_EQ(ignored(groups), "visit_id=identifier shop=group note=constant");
-  ASSERT_TRUE(groups.train.groups && groups.test.groups);
-  for (const int64_t g : groups.test.groups->to_vector<int64_t>()) {
+  ASSERT_TRUE(groups.train.groups && groups.held_out.groups);
+  for (const int64_t g : groups.held_out.groups->to_vector<int64_t>()) {
     const std::vector<int64_t> train = groups.train.groups->to_vector<int64_t>();
     EXPECT_EQ(std::count(train.begin(), train.end(), g), 0) << "a shop on both sides";
   }
-  EXPECT_EQ(groups.test.count(), 10) << "two shops of five visits";
+  EXPECT_EQ(groups.held_out.count(), 10) << "two shops of five visits";
   const RowData times = read_table({.data = csv, .target = "spent", .split_by = "day", .val_split = 0.25});
   const auto seconds = [](const store::Rows& rows) {
     std::vector<double> all;
@@ -168,9 +168,9 @@ TEST_F(Reading, GroupsAndTimesDivideTheRows) {
       all.push_back(rows.values.data<double>()[i * rows.values.shape()[1] + 2]);
     return all;
   };
-  const std::vector<double> before = seconds(times.train), after = seconds(times.test);
+  const std::vector<double> before = seconds(times.train), after = seconds(times.held_out);
   EXPECT_LT(*std::max_element(before.begin(), before.end()), *std::min_element(after.begin(), after.end()));
-  expect_told(times.notes, {"for validation", "the last by day"});
+  expect_told(times.notes, {"held out", "the last by day"});
   expect_error(ErrorKind::usage, {"--split-by", "--group-column"},
                [&] { read_table({.data = csv, .target = "spent", .group_column = "shop", .split_by = "day"}); });
   expect_error(ErrorKind::data, {"--split-by needs times or numbers", "category"},
@@ -221,13 +221,13 @@ TEST_F(Reading, RowsOfWeightZeroAreAsAbsentOnes) {
     EXPECT_EQ(weighed.shape.columns, absent.shape.columns);
     EXPECT_EQ(weighed.fingerprint, absent.fingerprint);
     expect_told(weighed.notes, {"6 rows are ignored: weight 0 in column w"});
-    for (const auto part : {&RowData::train, &RowData::test, &RowData::own_test}) {
+    for (const auto part : {&RowData::train, &RowData::held_out, &RowData::own_test}) {
       EXPECT_EQ((weighed.*part).labels.to_vector<int64_t>(), (absent.*part).labels.to_vector<int64_t>());
       EXPECT_EQ((weighed.*part).weights->to_vector<float>(), (absent.*part).weights->to_vector<float>());
     }
     EXPECT_EQ(weighed.own_test.count(), 54) << "rows of a test set count by their weights, too";
-    EXPECT_EQ(weighed.test.count() > 0, val_split > 0);
-    EXPECT_EQ(weighed.train.count() + weighed.test.count(), 54);
+    EXPECT_EQ(weighed.held_out.count() > 0, val_split > 0);
+    EXPECT_EQ(weighed.train.count() + weighed.held_out.count(), 54);
   }
   expect_told(read_table({.data = some, .target = "kind", .val_split = 0}).notes,
               {"all rows are fitted (--val-split 0)"});
@@ -300,7 +300,7 @@ TEST_F(Reading, RowsOnTheDiskAreThoseInMemory) {
   expect_told(there.notes, {"instead of memory"});
   const auto bytes = [](const Array& a) { return std::string(static_cast<const char*>(a.raw()), a.bytes()); };
   EXPECT_EQ(bytes(there.train.values), bytes(here.train.values));
-  EXPECT_EQ(bytes(there.test.values), bytes(here.test.values));
+  EXPECT_EQ(bytes(there.held_out.values), bytes(here.held_out.values));
 }
 
 // Categories that are integers are the same however they are written; other cells keep their spelling.
@@ -428,7 +428,7 @@ TEST_F(Reading, ATableInMemoryIsReadAsItsFile) {
   const RowData given = read_table({.data = memory, .target = "price", .task = "values"});
   EXPECT_EQ(names(given.shape.columns), names(read.shape.columns));
   EXPECT_EQ(given.train.values.to_vector<double>(), read.train.values.to_vector<double>());
-  EXPECT_EQ(given.test.labels.to_vector<float>(), read.test.labels.to_vector<float>());
+  EXPECT_EQ(given.held_out.labels.to_vector<float>(), read.held_out.labels.to_vector<float>());
   EXPECT_EQ(given.fingerprint, read.fingerprint);
   EXPECT_TRUE(read_table({.data = memory, .target = "price", .types = "size=category"}).shape.columns[0].words);
   expect_error(ErrorKind::data, {"houses", "column b has 1 rows, column a has 2"}, [] {

@@ -62,7 +62,7 @@ class Remembering : public tables::RowLearner {
   }
   std::shared_ptr<const store::RowModel> fit(const train::Config& config, const tables::RowData& data,
                                              const std::function<bool(const tables::Round&)>& told) const override {
-    fits.push_back({data.train.labels.to_vector<float>(), data.test.labels.to_vector<float>()});
+    fits.push_back({data.train.labels.to_vector<float>(), data.held_out.labels.to_vector<float>()});
     auto model = std::make_shared<OneAnswer>(static_cast<double>(config.epochs));
     told({.model = model.get()});
     return model;
@@ -134,10 +134,10 @@ TEST_F(Selection, FoldsHoldEachRowOutOnceAndAreAlike) {
   const std::vector<int64_t> of_values = tables::folds_of(numbers.train, 4, 0);
   for (int64_t fold = 0; fold < 4; ++fold) {
     const tables::RowData part = tables::with_fold_out(numbers, of_values, fold);
-    EXPECT_EQ(part.test.count(), 20);
+    EXPECT_EQ(part.held_out.count(), 20);
     std::vector<float> both = part.train.labels.to_vector<float>(), all = numbers.train.labels.to_vector<float>();
     double sum = 0;
-    for (const float v : part.test.labels.to_vector<float>()) sum += static_cast<double>(v), both.push_back(v);
+    for (const float v : part.held_out.labels.to_vector<float>()) sum += static_cast<double>(v), both.push_back(v);
     EXPECT_NEAR(sum / 20, 49.5, 6) << "small and large values are in each";
     std::sort(both.begin(), both.end());
     std::sort(all.begin(), all.end());
@@ -170,7 +170,7 @@ TEST_F(Selection, FoldsKeepGroupsTogetherAndWeightsWithTheirRows) {
   for (const auto& [group, folds] : folds_of_group) EXPECT_EQ(folds.size(), 1u) << group;
   for (const int64_t count : rows) EXPECT_NEAR(static_cast<double>(count), static_cast<double>(n) / 3, 8);
   const tables::RowData part = tables::with_fold_out(data, fold_of, 0), tenth = tables::with_tenth_out(data, 1);
-  for (const store::Rows& some : {part.train, part.test, tenth.train, tenth.test}) {
+  for (const store::Rows& some : {part.train, part.held_out, tenth.train, tenth.held_out}) {
     ASSERT_GT(some.count(), 0);
     for (int64_t i = 0; i < some.count(); ++i) {
       EXPECT_EQ(some.weights->data<float>()[i], some.labels.data<float>()[i] + 1);
@@ -178,7 +178,7 @@ TEST_F(Selection, FoldsKeepGroupsTogetherAndWeightsWithTheirRows) {
   }
   std::set<int64_t> in, out;
   for (const int64_t g : tenth.train.groups->to_vector<int64_t>()) in.insert(g);
-  for (const int64_t g : tenth.test.groups->to_vector<int64_t>()) out.insert(g);
+  for (const int64_t g : tenth.held_out.groups->to_vector<int64_t>()) out.insert(g);
   for (const int64_t g : out) EXPECT_FALSE(in.contains(g)) << g;
   expect_error(ErrorKind::usage, {"--folds", "got 60", "groups of training rows"},
                [&] { tables::folds_of(data.train, 60, 0); });
@@ -199,7 +199,7 @@ TEST_F(Selection, TheTestPartIsNeverSeenBeforeItIsMeasured) {
   config_.folds = 4;
   const train::Result r = run();
   const tables::RowData data = learner_->read({.data = config_.data});
-  const std::vector<float> of_test = data.test.labels.to_vector<float>();
+  const std::vector<float> of_test = data.held_out.labels.to_vector<float>();
   const std::set<float> test(of_test.begin(), of_test.end());
   ASSERT_EQ(learner_->fits.size(), 5u);
   for (const Remembering::Seen& seen : learner_->fits) {
@@ -310,6 +310,8 @@ TEST_F(Selection, WithoutXgboostTheOthersAreComparedAndTheReasonIsTold) {
   ASSERT_TRUE(r.comparison);
   const train::Leaderboard board = train::leaderboard_in(r.comparison->json);
   EXPECT_EQ(board.standings[0].folds, 5);
+  EXPECT_EQ(board.standings.back().learner, "baseline") << "which the others are better than";
+  EXPECT_GT(board.standings.back().mean, board.standings[0].mean);
   std::set<std::string> left_out;
   for (const std::string& reason : board.left_out) {
     if (reason.find("none.so") != std::string::npos) left_out.insert(reason.substr(0, reason.find(':')));
@@ -421,8 +423,9 @@ TEST_F(Selection, ATimeThatIsOverLeavesTheFirstLearner) {
   const train::Result r = run();
   ASSERT_TRUE(r.comparison);
   const train::Leaderboard board = train::leaderboard_in(r.comparison->json);
-  EXPECT_EQ(board.standings.size(), 1u);
+  ASSERT_EQ(board.standings.size(), 2u) << "beside the baseline";
   EXPECT_EQ(board.standings[0].folds, 1);
+  EXPECT_EQ(board.standings[1].learner, "baseline");
   EXPECT_EQ(store::load_bundle(r.model_path).learner, "ridge");
 }
 
@@ -530,7 +533,7 @@ TEST_F(Selection, EarlyStopGoesByTheMetric) {
       scores.push_back(*r.test->metric);
       return true;
     });
-    const double kept = *metrics::score_of(by, model->run(data.test.values), data.test.labels);
+    const double kept = *metrics::score_of(by, model->run(data.held_out.values), data.held_out.labels);
     for (const double s : scores) EXPECT_FALSE(by.better(s, kept + (by.higher ? 1e-9 : -1e-9))) << metric;
     return std::dynamic_pointer_cast<const XgboostModel>(model)->rounds();
   };

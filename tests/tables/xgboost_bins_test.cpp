@@ -43,7 +43,7 @@ tables::RowData flowers() {
     labels.data<int64_t>()[i] = rose;
   }
   rows.train = {values, labels};
-  rows.test = {Array(DType::f64, {0, 2}), Array(DType::i64, {0})};
+  rows.held_out = {Array(DType::f64, {0, 2}), Array(DType::i64, {0})};
   return rows;
 }
 
@@ -154,7 +154,7 @@ TEST_F(XgboostBins, RowsInFilesGiveTheTreesOfRowsInMemory) {
 
 TEST_F(XgboostBins, AFitToRowsOnTheDiskGivesTheTreesOfOneInMemory) {
   tables::RowData rows = flowers();
-  rows.test = rows.train;
+  rows.held_out = rows.train;
   train::Config config;
   train::set_model(config, "gbdt");
   config.rounds = 9;
@@ -219,7 +219,7 @@ TEST_F(XgboostBins, AFitKeepsBinsInPlaceOfCells) {
   for (int64_t i = 0; i < kCells; ++i) values.data<double>()[i] = static_cast<double>(i * 7919 % 10007);
   for (int64_t i = 0; i < kRows; ++i) labels.data<float>()[i] = static_cast<float>(values.data<double>()[i * kWidth]);
   rows.train = {values, labels};
-  rows.test = {Array(DType::f64, {0, kWidth}), Array(DType::f32, {0})};
+  rows.held_out = {Array(DType::f64, {0, kWidth}), Array(DType::f32, {0})};
   train::Config config;
   train::set_model(config, "gbdt");
   config.rounds = 2;

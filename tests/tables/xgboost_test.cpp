@@ -235,7 +235,7 @@ TEST_F(XgboostTest, EarlyStopKeepsTheRoundOfTheLeastHeldOutLoss) {
   const auto least = std::min_element(losses.begin(), losses.end());
   EXPECT_EQ(losses.end() - least, 5) << "four rounds without a better one end the fit";
   EXPECT_LT(losses.size(), 50u);
-  EXPECT_EQ(tables::evaluate(*model, rows.test).loss, *least);
+  EXPECT_EQ(tables::evaluate(*model, rows.held_out).loss, *least);
   EXPECT_TRUE(best[static_cast<size_t>(least - losses.begin())]);
   EXPECT_FALSE(best.back());
   const std::vector<std::string> lines = model->lines();
@@ -244,7 +244,7 @@ TEST_F(XgboostTest, EarlyStopKeepsTheRoundOfTheLeastHeldOutLoss) {
   int64_t told = 0;
   const auto whole = fit(rows, [&](const tables::Round&) { return ++told, true; });
   EXPECT_EQ(told, 50);
-  EXPECT_NE(tables::evaluate(*whole, rows.test).loss, *least);
+  EXPECT_NE(tables::evaluate(*whole, rows.held_out).loss, *least);
 }
 
 TEST_F(XgboostTest, AFitThatIsStoppedGivesTheModelSoFar) {
@@ -253,15 +253,15 @@ TEST_F(XgboostTest, AFitThatIsStoppedGivesTheModelSoFar) {
   const auto stopped = fit(rows, [](const tables::Round& r) { return r.number < 3; });
   config_.rounds = 3;
   const auto three = fit(rows);
-  EXPECT_EQ(stopped->run(rows.test.values).to_vector<float>(), three->run(rows.test.values).to_vector<float>());
+  EXPECT_EQ(stopped->run(rows.held_out.values).to_vector<float>(), three->run(rows.held_out.values).to_vector<float>());
 }
 
 TEST_F(XgboostTest, ValuesAreToldByTheObjectiveThatIsAskedFor) {
   config_.data = dir_ / "values.csv";
   config_.rounds = 80;
   const tables::RowData rows = data();
-  const auto answers = [&] { return fit(rows)->run(rows.test.values).to_vector<float>(); };
-  const std::vector<float> y = rows.test.labels.to_vector<float>(), squared = answers();
+  const auto answers = [&] { return fit(rows)->run(rows.held_out.values).to_vector<float>(); };
+  const std::vector<float> y = rows.held_out.labels.to_vector<float>(), squared = answers();
   double error = 0;
   for (size_t i = 0; i < y.size(); ++i)
     error += std::fabs(static_cast<double>(squared[i] - y[i])) / static_cast<double>(y.size());
@@ -384,7 +384,7 @@ TEST_F(XgboostTest, ClassesOfAFewRowsWeighAsMuchWhereThatIsAskedFor) {
   config_.max_depth = 2;
   const tables::RowData rows = data();
   const auto rare = [&] {
-    const std::vector<float> y = fit(rows)->run(rows.test.values).to_vector<float>();
+    const std::vector<float> y = fit(rows)->run(rows.held_out.values).to_vector<float>();
     int64_t told = 0;
     for (size_t i = 0; i < y.size(); i += 2) told += y[i] > 0.5f;
     return told;

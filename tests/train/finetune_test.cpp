@@ -239,6 +239,75 @@ TEST_F(FineTuning, KeptFeaturesAreEvaluatedAtTheTemperatureOfTheModel) {
   EXPECT_NEAR(losses[0], losses[1], 1e-4);
 }
 
+// Documents of up to 60 tokens: batches have 32 or 64 of them, and other orders in each epoch.
+TEST_F(FineTuning, KeptFeaturesOfDocumentsTrainTheSameModel) {
+  std::string csv = "text,label\n";
+  for (int i = 0; i < 150; ++i) {
+    csv += i % 2 ? "fine" : "poor";
+    for (int w = 0; w < 2 + i * 7 % 58; ++w) csv += cat(" w", (i * 13 + w * w) % 40);
+    csv += i % 2 ? ",good\n" : ",bad\n";
+  }
+  io::write_file_atomic(dir_ / "texts.csv", std::string_view(csv));
+  const auto settings = [&](const std::string& model, const std::string& cache) {
+    Config c = recipe(dir_ / "texts.csv");
+    c.model = model;
+    c.freeze = "backbone";
+    c.max_length = 64;
+    c.batch_size = 16;
+    c.epochs = 3;
+    c.lr = 0.01;
+    c.deterministic = true;
+    c.feature_cache = cache;
+    c.output_dir = dir_ / cat(model, cache);
+    c.overwrite = true;
+    return c;
+  };
+  for (const char* model : {"textcnn", "lstm_text", "text_bow"}) {
+    SCOPED_TRACE(model);
+    const auto trained = [&](const std::string& cache) {
+      const Config c = settings(model, cache);
+      run(c);
+      return tensors(c.output_dir + "/model.safetensors");
+    };
+    const auto off = trained("off"), kept = trained("memory");
+    EXPECT_NE(notes_.find("the frozen layers are computed once"), std::string::npos) << notes_;
+    EXPECT_LT(difference(off, kept), 1e-4);
+    EXPECT_EQ(difference(kept, trained("disk")), 0);
+  }
+  // A run that is stopped within an epoch goes on bitwise, and draws by class are those of the documents.
+  Config c = settings("textcnn", "memory");
+  c.sample_by = "class";
+  c.output_dir = dir_ / "whole";
+  run(c);
+  c.output_dir = dir_ / "parts";
+  EXPECT_TRUE(run(c, 11).interrupted());
+  c.resume = "auto";
+  c.overwrite = false;
+  EXPECT_FALSE(run(c).interrupted());
+  EXPECT_EQ(read_text(dir_ / "whole/model.safetensors"), read_text(dir_ / "parts/model.safetensors"));
+  // The vectors of the words are as many as the tokens.
+  c = settings("textcnn", "memory");
+  c.freeze = "embedding";
+  expect_error(ErrorKind::usage,
+               {"another size for each length of texts (one of 32 tokens gives 4,096 numbers, one of 64"},
+               [&] { run(c); });
+}
+
+TEST_F(FineTuning, SaysTheRatesOfHeadAndBody) {
+  Config c = at("rates");
+  c.head_lr = 0.2;
+  c.lr_layer_decay = 0.5;
+  c.max_steps = 1;
+  run(c);
+  EXPECT_NE(notes_.find("learning rates: 0.2 of the head (fc), 0.005 to 0.01 of the layers before it"),
+            std::string::npos)
+      << notes_;
+  c.overwrite = true;
+  c.freeze = "backbone";
+  run(c);
+  EXPECT_NE(notes_.find("learning rates: 0.2 of the head (fc);"), std::string::npos) << notes_;
+}
+
 TEST_F(FineTuning, SaysWhatPreventsThatFrozenLayersAreComputedOnce) {
   const auto refused = [&](const std::string& why, const std::function<void(Config&)>& change) {
     Config c = at("refused");
@@ -253,7 +322,11 @@ TEST_F(FineTuning, SaysWhatPreventsThatFrozenLayersAreComputedOnce) {
     run(c);
     EXPECT_NE(notes_.find(cat("computed in every epoch: ", why)), std::string::npos) << notes_;
   };
-  refused("--flip change samples in every epoch; --augment-views 4", [](Config& c) { c.flip = true; });
+  refused("augmentation changes the samples in each; --shift 0 --no-flip turns it off, --augment-views 4",
+          [](Config& c) {
+            c.flip = true;
+            c.shift = 2;
+          });
   refused("--mixup-alpha mixes samples", [](Config& c) { c.mixup_alpha = 0.2; });
   refused("--on-bad-sample skip", [](Config& c) { c.on_bad_sample = "skip"; });
   refused("they need", [](Config& c) { c.feature_cache_size = "1KiB"; });

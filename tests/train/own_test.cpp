@@ -101,6 +101,13 @@ std::vector<float> weights(const models::Model& m) {
   return all;
 }
 
+// Another net with the same values.
+models::Model again_from(const models::Model& model) {
+  models::Model other = wave();
+  other.net->load_state_dict(model.net->state_dict());
+  return other;
+}
+
 TEST_F(OwnRun, ANetAndDataOfOnesOwnAreTrainedAndRecorded) {
   const models::Model model = wave();
   const std::vector<float> before = weights(model);
@@ -411,6 +418,35 @@ TEST_F(OwnRun, ClassesWithoutNamesAreNumbered) {
   expect_error(ErrorKind::data, {"points, test set, labels", "sample 7 has -1", "0 to 2"}, [&] { run(what()); });
 }
 
+// Weights are those of a run that measures the same training: evaluations change nothing.
+TEST_F(OwnRun, WithoutHeldOutSamplesNothingIsEvaluated) {
+  const auto run_without_test = [&](PrepareOptions what) {
+    if (what.own.feeds) {
+      what.own.feeds->test = nullptr;
+    } else {
+      what.source = data::Source(data::TrainTest{points(96, 0), points(40, 1000).slice(0, 0)});
+    }
+    return run(std::move(what));
+  };
+  for (const bool feeds : {false, true}) {
+    seed(3);
+    const models::Model measured = wave(), alone = again_from(measured);
+    config_.output_dir = dir_ / (feeds ? "fed" : "own");
+    run(feeds ? fed(measured) : own(measured));
+    config_.output_dir += "-alone";
+    const Result r = run_without_test(feeds ? fed(alone) : own(alone));
+    EXPECT_EQ(r.ended, Ended::complete);
+    EXPECT_EQ(r.test.count, 0);
+    EXPECT_EQ(weights(alone), weights(measured));
+    EXPECT_EQ(read_text(config_.output_dir + "/metrics.jsonl").find("\"test\""), std::string::npos);
+    config_.early_stop = 2;
+    config_.output_dir += "-early";
+    expect_error(ErrorKind::usage, {"--early-stop", "needs a validation set"},
+                 [&] { run_without_test(feeds ? fed(alone) : own(alone)); });
+    config_.early_stop = Config().early_stop;
+  }
+}
+
 TEST_F(OwnRun, WhatDoesNotFitIsToldBeforeAnythingIsWritten) {
   const auto refused = [&](PrepareOptions what, const std::vector<std::string>& parts) {
     expect_error(ErrorKind::usage, parts, [&] { run(std::move(what)); });
@@ -423,9 +459,9 @@ TEST_F(OwnRun, WhatDoesNotFitIsToldBeforeAnythingIsWritten) {
   PrepareOptions no_model = fed(wave());
   no_model.own.model.reset();
   refused(no_model, {"Own::model is empty"});
-  PrepareOptions no_test = fed(wave());
-  no_test.own.feeds->test = nullptr;
-  refused(no_test, {"made has no feed for the test"});
+  PrepareOptions no_train = fed(wave());
+  no_train.own.feeds->train = nullptr;
+  refused(no_train, {"made has no feed for training"});
   PrepareOptions both = fed(wave());
   both.source = own(wave()).source;
   refused(both, {"a dataset and custom feeds"});

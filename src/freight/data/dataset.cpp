@@ -200,6 +200,7 @@ Dataset Dataset::selected(const std::vector<int64_t>& samples) const {
     out.images = selected_rows(images, samples);
   }
   out.labels = selected_rows(labels, samples);
+  if (groups.defined()) out.groups = selected_rows(groups, samples);
   return out;
 }
 
@@ -215,6 +216,7 @@ Dataset Dataset::slice(int64_t first, int64_t n) const {
     out.images = rows_of(images, first, n);
   }
   out.labels = rows_of(labels, first, n);
+  if (groups.defined()) out.groups = rows_of(groups, first, n);
   return out;
 }
 

@@ -45,6 +45,7 @@ struct Dataset {
   Array labels;
   std::vector<std::string> classes;  // names by number of the class or label; empty for regression
   std::vector<std::string> targets;  // names of the K regression targets; often empty
+  Array groups = {};                 // i64 (N): equal numbers of samples that belong together (groups.h); or undefined
   // Per channel, of pixel / 255 for u8 and of the values for f32. Empty: no normalization (u8 is still scaled to 0..1).
   std::vector<float> mean, std;
   std::string note;           // a note for the user on how this split was made; often empty

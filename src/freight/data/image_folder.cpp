@@ -14,6 +14,7 @@
 #include "freight/base/threads.h"
 #include "freight/base/usage.h"
 #include "freight/data/class_names.h"
+#include "freight/data/groups.h"
 #include "freight/data/image_list.h"
 #include "freight/io/image.h"
 
@@ -127,11 +128,11 @@ std::string existing(const std::string& root, const std::vector<std::string>& na
   return found.empty() ? "" : found[0];
 }
 
-// Holds out a share of every class.
-std::pair<ImageListing, ImageListing> divided(const ImageListing& all, size_t classes, double share, uint64_t seed) {
+// Holds out a share of every class, or of the groups.
+std::pair<ImageListing, ImageListing> divided(const ImageListing& all, size_t classes, const Splitting& splitting) {
   const bool targets = all.targets.defined();
   const Strata strata = targets ? strata_of(all.targets) : Strata{all.labels, classes};
-  const std::vector<bool> is_validation = hold_out(strata.of_row, strata.count, share, seed);
+  const std::vector<bool> is_validation = held_out_samples(strata, all.groups, splitting, all.where);
   ImageListing train{.where = all.where, .paths = {}, .labels = {}, .notes = all.notes};
   ImageListing val{.where = all.where, .paths = {}, .labels = {}, .notes = {}};
   train.target_names = val.target_names = all.target_names;
@@ -140,6 +141,7 @@ std::pair<ImageListing, ImageListing> divided(const ImageListing& all, size_t cl
     ImageListing& to = is_validation[i] ? val : train;
     to.paths.push_back(all.paths[i]);
     if (!targets) to.labels.push_back(all.labels[i]);
+    if (!all.groups.empty()) to.groups.push_back(all.groups[i]);
     (is_validation[i] ? in_val : in_train).push_back(static_cast<int64_t>(i));
   }
   if (targets) {
@@ -147,7 +149,8 @@ std::pair<ImageListing, ImageListing> divided(const ImageListing& all, size_t cl
     val.targets = selected_rows(all.targets, in_val);
   }
   val.notes.push_back(
-      cat(fixed(100 * share, 1), " % of ", targets ? "" : "each class of ", all.where, " for validation, seed ", seed));
+      cat(describe_split(is_validation, all.groups, splitting, cat(targets ? "" : "each class of ", all.where)),
+          " for validation, seed ", splitting.seed));
   return {train, val};
 }
 
@@ -158,6 +161,7 @@ Dataset dataset_of(ImageListing&& l, const std::string& name, const char* part, 
   set.split = part;
   set.labels = l.targets.defined() ? l.targets : Array::of<int64_t>(l.labels, {static_cast<int64_t>(l.labels.size())});
   if (classes.empty()) set.targets = l.target_names;
+  set.groups = group_numbers(l.groups);
   set.files = std::make_shared<ImageFiles>(std::move(l.paths), geometry);
   set.classes = classes;
   set.mean = {0.485f, 0.456f, 0.406f};
@@ -222,6 +226,10 @@ TrainTest load_image_source(const std::string& path, const std::string& name, co
          " has a folder for each class: expected a list of images, a CSV file with their paths and targets");
   }
   std::vector<std::string> classes = o.targets.labels;
+  if (!lists && !o.targets.group_column.empty()) {
+    fail(ErrorKind::usage, "--group-column", path,
+         " has a folder for each class: expected a list of images with that column (train.csv)");
+  }
   if (!lists) {
     classes = class_folders(listing, train_at);
     if (classes.empty()) fail(ErrorKind::data, train_at, "has no class folders");
@@ -241,16 +249,21 @@ TrainTest load_image_source(const std::string& path, const std::string& name, co
   } else {
     const double share = o.val_split < 0 ? kDefaultSplit : o.val_split;
     need_validation(share, path);
-    std::tie(train, val) = divided(train, classes.size(), share, o.split_seed);
+    std::tie(train, val) =
+        divided(train, classes.size(), {.share = share, .seed = o.split_seed, .group_column = o.targets.group_column});
     if (val.paths.empty())
       fail(ErrorKind::data, path, "too few images for a validation split: expected a class with two or more");
+  }
+  if (!held_out.empty()) {
+    const std::string note = note_on_crossing(train.groups, val.groups, o.targets.group_column);
+    if (!note.empty()) train.notes.push_back(note);
   }
   if (const std::string note = class_forms_note(classes); !note.empty()) train.notes.push_back(note);
   TrainTest sets{dataset_of(std::move(train), name, "train", classes, train_geometry),
                  dataset_of(std::move(val), name, "test", classes, val_geometry)};
   sets.train.undivided = sets.test.undivided = held_out.empty();
   sets.test.test_apart = !test_at.empty() && held_out != test_at;
-  sets.test.validation = held_out.empty() || held_out != test_at;
+  sets.test.validation = held_out.empty() ? o.undivided == Undivided::divide : held_out != test_at;
   return sets;
 }
 

@@ -30,6 +30,7 @@ struct ListColumns {
   std::vector<size_t> labels = {1};
   size_t first_row = 0;
   std::string note;
+  std::optional<size_t> group = {};
 };
 
 // Paths may have any bytes.
@@ -57,7 +58,7 @@ bool is_no_image(const std::string& cell) {
   return name.empty();
 }
 
-std::optional<ListColumns> with_header(const ListRows& rows, const TableHeader& header) {
+std::optional<ListColumns> with_header(const ListRows& rows, const TableHeader& header, std::optional<size_t> group) {
   std::optional<size_t> path = header.best(ColumnRole::image), label = header.best(ColumnRole::label);
   const auto images = [&](size_t column) { return all_cells(rows, column, 1, is_image_cell); };
   if (!header.plausible() && !(path && label)) return std::nullopt;
@@ -74,7 +75,7 @@ std::optional<ListColumns> with_header(const ListRows& rows, const TableHeader& 
   const bool words_alone = label && header.role(*path) == ColumnRole::image && !header.best(ColumnRole::text) &&
                            !all_cells(rows, *path, 1, is_no_image);
   if (!named_images && !words_alone) return std::nullopt;
-  if (!label) label = header.only_other_than({*path});
+  if (!label) label = header.only_other_than({*path, group.value_or(*path)});
   if (!label && (!named_images || header.width() < 2)) return std::nullopt;
   ListColumns c{.path = *path, .labels = {}, .first_row = 1, .note = {}};
   if (label) c.labels = {*label};
@@ -84,6 +85,7 @@ std::optional<ListColumns> with_header(const ListRows& rows, const TableHeader& 
 std::string note_on_columns(const ListColumns& c, const TableHeader& header) {
   std::vector<size_t> read = c.labels;
   read.push_back(c.path);
+  if (c.group) read.push_back(*c.group);
   const std::string aside = header.left_aside(read);
   const bool usual =
       header.role(c.path) == ColumnRole::image && c.labels.size() == 1 && header.role(c.labels[0]) == ColumnRole::label;
@@ -94,21 +96,22 @@ std::string note_on_columns(const ListColumns& c, const TableHeader& header) {
              aside.empty() ? "" : cat("; not read: ", aside));
 }
 
-// The columns where those of the labels are given, by name or by number from 1.
+// The column that a flag gives, by name or by number from 1.
+size_t asked_column(const char* flag, const std::string& name, const TableHeader& header, const std::string& file) {
+  if (const std::optional<size_t> at = header.find(name)) return *at;
+  const auto number = parse_number<int64_t>(name);
+  if (!number) refuse_column(flag, name, header.words(), file);
+  if (*number < 1 || *number > static_cast<int64_t>(header.width())) {
+    refuse_value(flag, name, cat(file, " has columns 1 to ", header.width()));
+  }
+  return static_cast<size_t>(*number - 1);
+}
+
+// The columns where those of the labels are given.
 ListColumns asked_columns(const ListRows& rows, const std::vector<std::string>& asked, const std::string& file) {
   const TableHeader header(rows[0].cells);
   ListColumns c{.path = 0, .labels = {}, .first_row = 1, .note = {}};
-  for (const std::string& name : asked) {
-    std::optional<size_t> at = header.find(name);
-    if (const auto number = parse_number<int64_t>(name); !at && number) {
-      if (*number < 1 || *number > static_cast<int64_t>(header.width())) {
-        refuse_value("--label-column", name, cat(file, " has columns 1 to ", header.width()));
-      }
-      at = static_cast<size_t>(*number - 1);
-    }
-    if (!at) refuse_column("--label-column", name, header.words(), file);
-    c.labels.push_back(*at);
-  }
+  for (const std::string& name : asked) c.labels.push_back(asked_column("--label-column", name, header, file));
   for (size_t i = 0; i < header.width(); ++i) {
     if (std::find(c.labels.begin(), c.labels.end(), i) != c.labels.end() || !all_cells(rows, i, 1, is_image_cell))
       continue;
@@ -119,10 +122,10 @@ ListColumns asked_columns(const ListRows& rows, const std::vector<std::string>& 
   fail(ErrorKind::data, file, "no column other than ", join(asked, ", "), " has names of images");
 }
 
-std::optional<ListColumns> list_columns(const ListRows& rows) {
+std::optional<ListColumns> list_columns(const ListRows& rows, std::optional<size_t> group = {}) {
   if (rows.empty()) return std::nullopt;
   const TableHeader header(rows[0].cells);
-  if (auto c = with_header(rows, header)) return c;
+  if (auto c = with_header(rows, header, group)) return c;
   if (header.width() != 2) return std::nullopt;
   for (const size_t path : {0, 1}) {
     if (is_image_cell(rows[0].cells[path]))
@@ -169,10 +172,14 @@ namespace {
 // Throws Error(data) for a file that is no list, or whose label column cannot be inferred.
 ListColumns need_columns(const ListRows& first, const TargetOptions& targets, const std::string& file) {
   std::optional<ListColumns> columns;
+  std::optional<size_t> group;
+  if (!targets.group_column.empty() && !first.empty()) {
+    group = asked_column("--group-column", targets.group_column, TableHeader(first[0].cells), file);
+  }
   if (!targets.columns.empty() && !first.empty()) {
     columns = asked_columns(first, targets.columns, file);
   } else {
-    columns = list_columns(first);
+    columns = list_columns(first, group);
   }
   if (!columns) {
     fail(ErrorKind::data, file,
@@ -182,6 +189,10 @@ ListColumns need_columns(const ListRows& first, const TargetOptions& targets, co
   if (columns->labels.empty()) {
     fail(ErrorKind::data, file, "cannot infer which column is the label: --label-column names it; the columns are ",
          join(header.words(), ", "));
+  }
+  columns->group = group;
+  if (group && (*group == columns->path || std::count(columns->labels.begin(), columns->labels.end(), *group) > 0)) {
+    refuse_value("--group-column", targets.group_column, cat("it has the images or the labels of ", file));
   }
   columns->note = note_on_columns(*columns, header);
   return *columns;
@@ -224,6 +235,10 @@ ImageListing read_image_list(const std::string& file, std::vector<std::string>& 
     const std::string path(trimmed(fields[columns.path])), name(trimmed(fields[columns.labels[0]]));
     if (path.empty()) fail(ErrorKind::data, where, "the path is empty");
     if (of_classes && name.empty()) fail(ErrorKind::data, where, "the label is empty");
+    if (columns.group) {
+      out.groups.emplace_back(trimmed(fields[*columns.group]));
+      if (out.groups.back().empty()) fail(ErrorKind::data, where, "the group is empty (", asked.group_column, ")");
+    }
     unusual += io::is_image_name(path) ? 0 : 1;
     out.paths.push_back((folder / path).string());  // an absolute path stays as it is
     if (!of_classes) {

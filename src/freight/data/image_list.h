@@ -17,6 +17,7 @@ struct ImageListing {
   std::vector<int64_t> labels;  // empty if there are targets
   Array targets = {};           // undefined for classes
   std::vector<std::string> target_names = {};
+  std::vector<std::string> groups = {};  // of each image, where a column says it
   std::vector<std::string> notes;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "freight/base/error.h"
+#include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/cell_filler_internal.h"
@@ -129,6 +130,27 @@ bool is_json_row(std::string_view first_line) {
 
 std::unique_ptr<FileRows> json_rows(std::unique_ptr<io::ByteStream> stream, const std::string& name) {
   return std::make_unique<JsonRows>(std::move(stream), name);
+}
+
+std::string lone_surrogate(std::string_view line) {
+  const auto unit = [&](size_t at) {  // of "\\uXXXX"; 0 where there is none
+    if (at + 6 > line.size() || line[at] != '\\' || line[at + 1] != 'u') return 0u;
+    return static_cast<unsigned>(parse_hex(line.substr(at + 2, 4)).value_or(0));
+  };
+  const auto leads = [](unsigned v) { return v >= 0xd800 && v < 0xdc00; };
+  const auto trails = [](unsigned v) { return v >= 0xdc00 && v < 0xe000; };
+  for (size_t i = 0; i + 1 < line.size(); ++i) {
+    if (line[i] != '\\') continue;
+    const unsigned v = unit(i);
+    if (leads(v) && trails(unit(i + 6))) {
+      i += 11;
+    } else if (leads(v) || trails(v)) {
+      return std::string(line.substr(i, 6));
+    } else {
+      ++i;  // the escaped character, which may be a backslash
+    }
+  }
+  return "";
 }
 
 }  // namespace freight::data

@@ -73,6 +73,9 @@ std::unique_ptr<FileRows> sparse_rows(std::unique_ptr<io::ByteStream> stream, co
 void read_json_row(std::string_view line, const std::string& place,
                    const std::function<bool(const std::string& key, const io::JsonValue& value)>& member);
 
+// The first escape of half a surrogate pair, which stands for no character: "\\ud83d"; "" where there is none.
+std::string lone_surrogate(std::string_view line);
+
 // JSON lines: an object per line, whose keys are the columns in any order; a missing key is a missing value.
 bool is_json_row(std::string_view first_line);
 bool names_json_lines(const std::string& path);  // "runs.jsonl", "runs.ndjson.gz"

@@ -22,6 +22,8 @@ struct TargetOptions {
   TargetKind kind = TargetKind::classes;  // of the list's rows
   std::vector<std::string> columns = {};  // by name in the header, or number from 1; empty: the label column
   std::vector<std::string> labels = {};   // the labels of a saved model by number; empty: those of the training set
+  // The column of groups, whose samples no split separates (groups.h); empty: none.
+  std::string group_column = {};
 };
 // "price, area" as names of columns.
 std::vector<std::string> column_names(const std::string& list);

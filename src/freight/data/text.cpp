@@ -12,6 +12,7 @@
 #include "freight/base/parse_number.h"
 #include "freight/data/class_names.h"
 #include "freight/data/columns.h"
+#include "freight/data/groups.h"
 #include "freight/data/unicode.h"
 #include "freight/io/image.h"
 
@@ -312,6 +313,15 @@ TextPart part_of(std::vector<TextRow>&& rows, const TargetOptions& asked, const 
   return part;
 }
 
+// The names of the groups; none where no column has them.
+std::vector<std::string> groups_of(const std::vector<TextRow>& rows, const TargetOptions& asked) {
+  std::vector<std::string> groups;
+  for (const TextRow& r : rows) {
+    if (!asked.group_column.empty()) groups.push_back(r.group);
+  }
+  return groups;
+}
+
 double share_of(const TextOptions& o, double usual, const std::string& path) {
   const double share = o.val_split < 0 ? usual : o.val_split;
   need_validation(share, path);
@@ -328,11 +338,11 @@ std::pair<TextPart, TextPart> cut(const std::string& text, double share, const s
   return {train, test};
 }
 
-std::pair<TextPart, TextPart> divide(TextPart&& all, size_t classes, double share, uint64_t seed,
-                                     const std::string& path) {
+std::pair<TextPart, TextPart> divide(TextPart&& all, size_t classes, const std::vector<std::string>& groups,
+                                     const Splitting& splitting, const std::string& path) {
   const bool targets = all.targets.defined();
   const Strata strata = targets ? strata_of(all.targets) : Strata{all.labels, classes};
-  const std::vector<bool> is_validation = hold_out(strata.of_row, strata.count, share, seed);
+  const std::vector<bool> is_validation = held_out_samples(strata, groups, splitting, path);
   std::vector<int64_t> in_train, in_test;
   TextPart train, test;
   for (size_t i = 0; i < is_validation.size(); ++i) {
@@ -345,11 +355,12 @@ std::pair<TextPart, TextPart> divide(TextPart&& all, size_t classes, double shar
     train.targets = selected_rows(all.targets, in_train);
     test.targets = selected_rows(all.targets, in_test);
   }
+  if (all.groups.defined()) train.groups = selected_rows(all.groups, in_train);
   if (test.texts.empty()) {
     fail(ErrorKind::data, path, "too few documents for a validation split: expected a class with two or more");
   }
-  test.note =
-      cat(fixed(100 * share, 1), " % of ", targets ? "" : "each class of ", path, " for validation, seed ", seed);
+  test.note = cat(describe_split(is_validation, groups, splitting, cat(targets ? "" : "each class of ", path)),
+                  " for validation, seed ", splitting.seed);
   return {std::move(train), std::move(test)};
 }
 
@@ -362,6 +373,7 @@ TextPart selected(const TextPart& all, const std::vector<int64_t>& documents) {
     if (!all.labels.empty()) part.labels.push_back(all.labels[static_cast<size_t>(i)]);
   }
   if (all.targets.defined()) part.targets = selected_rows(all.targets, documents);
+  if (all.groups.defined()) part.groups = selected_rows(all.groups, documents);
   return part;
 }
 
@@ -424,13 +436,17 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
   set.name = name;
   set.undivided = held_out.empty();
   set.test_apart = !l.test.empty() && held_out != l.test;
-  set.validation = held_out.empty() || held_out != l.test;
   const bool whole = set.undivided && o.undivided == Undivided::whole;
+  set.validation = held_out.empty() ? !whole : held_out != l.test;
   Reader reader(o, listing);
   const bool of_targets = o.targets.kind != TargetKind::classes;
   if (of_targets && (l.folders || form_of(l.train) == Form::corpus)) {
     fail(ErrorKind::usage, "--task", path, l.folders ? " has a folder for each class" : " is a plain text",
          ": expected a file of documents with their targets");
+  }
+  if (!o.targets.group_column.empty() && (l.folders || form_of(l.train) == Form::corpus)) {
+    fail(ErrorKind::usage, "--group-column", path, l.folders ? " has a folder for each class" : " is a plain text",
+         ": expected a file of documents with that column");
   }
   if (!l.folders && form_of(l.train) == Form::corpus) {
     if (!held_out.empty()) {
@@ -445,18 +461,28 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
   }
   std::vector<TextRow> rows = reader.rows(l.train, l.folders);
   if (rows.empty()) fail(ErrorKind::data, l.train, "has no documents");
+  const std::vector<std::string> groups = groups_of(rows, o.targets);
+  const auto need_apart = [&](const std::vector<TextRow>& others) {
+    const std::string note = note_on_crossing(groups, groups_of(others, o.targets), o.targets.group_column);
+    if (!note.empty()) reader.notes.push_back(note);
+  };
+  const auto splitting = [&] {
+    return Splitting{
+        .share = share_of(o, kDefaultSplit, path), .seed = o.split_seed, .group_column = o.targets.group_column};
+  };
   if (of_targets) {
     std::vector<std::string> known = o.targets.labels;
     set.train = part_of(std::move(rows), o.targets, reader.targets, l.train, known, reader.notes);
+    set.train.groups = group_numbers(groups);
     if (!held_out.empty()) {
       std::vector<TextRow> others = reader.rows(held_out, false);
       if (others.empty()) fail(ErrorKind::data, held_out, "has no documents");
+      need_apart(others);
       set.test = part_of(std::move(others), o.targets, reader.targets, held_out, known, reader.notes);
     } else if (whole) {
       set.test = set.train;
     } else {
-      std::tie(set.train, set.test) =
-          divide(std::move(set.train), 0, share_of(o, kDefaultSplit, path), o.split_seed, l.train);
+      std::tie(set.train, set.test) = divide(std::move(set.train), 0, groups, splitting(), l.train);
     }
     (o.targets.kind == TargetKind::labels ? set.classes : set.targets) = known;
     set.train.note = join(reader.notes, "; ");
@@ -470,14 +496,16 @@ TextSet load_text_source(const std::string& path, const std::string& name, const
   for (size_t i = 0; i < labels.size(); ++i) numbers[labels[i]] = static_cast<int64_t>(i);
   set.classes = l.folders ? labels : names_of(labels, fs::path(l.train).parent_path());
   set.train = part_of(std::move(rows), numbers, labels, l.train);
+  set.train.groups = group_numbers(groups);
   if (!held_out.empty()) {
-    set.test = part_of(reader.rows(held_out, l.folders), numbers, labels, l.train);
+    std::vector<TextRow> others = reader.rows(held_out, l.folders);
+    need_apart(others);
+    set.test = part_of(std::move(others), numbers, labels, l.train);
     if (set.test.texts.empty()) fail(ErrorKind::data, held_out, "has no documents");
   } else if (whole) {
     set.test = set.train;
   } else {
-    const double share = share_of(o, kDefaultSplit, path);
-    std::tie(set.train, set.test) = divide(std::move(set.train), labels.size(), share, o.split_seed, l.train);
+    std::tie(set.train, set.test) = divide(std::move(set.train), labels.size(), groups, splitting(), l.train);
   }
   if (!l.note.empty()) reader.notes.insert(reader.notes.begin(), l.note);
   if (const std::string note = class_forms_note(set.classes); !note.empty()) reader.notes.push_back(note);

@@ -38,6 +38,7 @@ struct TextPart {
   std::vector<int64_t> labels;     // class numbers; empty for a corpus, and where there are targets
   std::string note;                // as Dataset::note
   Array targets = {};              // of documents with values or several labels each, as Targets::array
+  Array groups = {};               // as Dataset::groups
 
   int64_t count() const { return static_cast<int64_t>(texts.size()); }  // texts
 };
@@ -80,6 +81,7 @@ struct TextRow {
   std::string text, label, where;         // unchanged, and its place
   std::string fault = {};                 // set by parse_unlabeled: the reason why it cannot be read
   std::vector<std::string> targets = {};  // the cells of the target columns, in place of a label
+  std::string group = {};                 // if there is a column of groups
 };
 enum class TextForm { csv, tsv, jsonl, fasttext };  // file formats
 // The documents of one file.

@@ -51,6 +51,7 @@ struct Columns {
   size_t first_row = 0;
   std::string note = {};
   std::vector<size_t> targets = {};  // the label, and further columns that are asked for
+  std::optional<size_t> group = {};
 };
 
 // The label column where there are target columns: the first of them.
@@ -65,23 +66,18 @@ class ColumnFinder {
         file_(std::move(file)),
         options_(options),
         label_column_(first_label_column(options)),
-        header_(rows[0].cells) {}
+        header_(rows[0].cells) {
+    if (const std::string& group = options.targets.group_column; !group.empty()) {
+      group_ = place("--group-column", group, group_is_named_);
+    }
+  }
 
   Columns find() const {
-    if (!options_.text_column.empty() || !label_column_.empty()) return given();
-    const auto label = header_.best(ColumnRole::label);
-    Columns c{.texts = text_columns()};
-    if (label && !c.texts.empty()) {
-      c.label = *label;
-      c.first_row = 1;
-    } else if (header_.plausible() && (label || !c.texts.empty())) {
-      c = half_known(label, c.texts);
-    } else {
-      c = guessed();
+    Columns c = found();
+    c.group = group_;
+    if (group_ && (*group_ == c.label || std::count(c.texts.begin(), c.texts.end(), *group_) > 0)) {
+      refuse_value("--group-column", options_.targets.group_column, cat("it has the texts or labels of ", file_));
     }
-    if (!header_.best(ColumnRole::text)) need_words(c.texts);
-    if (c.first_row == 1) say(c);
-    check_documents(c);
     return c;
   }
 
@@ -114,6 +110,24 @@ class ColumnFinder {
   }
 
  private:
+  Columns found() const {
+    if (!options_.text_column.empty() || !label_column_.empty()) return given();
+    const auto label = header_.best(ColumnRole::label);
+    Columns c{.texts = text_columns()};
+    if (label && !c.texts.empty()) {
+      c.label = *label;
+      c.first_row = 1;
+    } else if (header_.plausible() && (label || !c.texts.empty())) {
+      c = half_known(label, c.texts);
+    } else {
+      c = guessed();
+    }
+    if (!header_.best(ColumnRole::text)) need_words(c.texts);
+    if (c.first_row == 1) say(c);
+    check_documents(c);
+    return c;
+  }
+
   // The column that the options name, in this file.
   std::optional<size_t> known_column() const {
     const auto at = header_.find(options_.text_column);
@@ -151,6 +165,7 @@ class ColumnFinder {
   void say(Columns& c) const {
     std::vector<size_t> taken = c.texts;
     taken.push_back(c.label);
+    if (group_) taken.push_back(*group_);
     taken.insert(taken.end(), c.targets.begin(), c.targets.end());
     const std::string aside = header_.left_aside(taken);
     const bool usual =
@@ -205,8 +220,13 @@ class ColumnFinder {
     return *at;
   }
 
+  std::optional<size_t> only_other_than(std::vector<size_t> taken) const {
+    if (group_) taken.push_back(*group_);
+    return header_.only_other_than(taken);
+  }
+
   Columns given() const {
-    bool header = false;
+    bool header = group_is_named_;
     std::optional<size_t> text, label;
     if (!options_.text_column.empty()) text = place("--text-column", options_.text_column, header);
     if (!label_column_.empty()) label = place("--label-column", label_column_, header);
@@ -220,7 +240,7 @@ class ColumnFinder {
     if ((header || header_.width() == 2) && text.has_value() != label.has_value()) {
       std::vector<size_t> known = targets;
       if (text || known.empty()) known = {text ? *text : *label};
-      (text ? label : text) = header_.only_other_than(known);
+      (text ? label : text) = only_other_than(known);
     }
     if (!text || !label || *text == *label) {
       unknown(text ? "which column is the label" : "which column is the text");
@@ -233,7 +253,7 @@ class ColumnFinder {
 
   // One of the two stands in the header: the other is what is left, unless the line is a document after all.
   Columns half_known(std::optional<size_t> label, std::vector<size_t> texts) const {
-    const std::optional<size_t> other = header_.only_other_than(label ? std::vector<size_t>{*label} : texts);
+    const std::optional<size_t> other = only_other_than(label ? std::vector<size_t>{*label} : texts);
     const auto is_document = [&](size_t at) { return occurs_below(at, rows_[0].cells[at]); };
     if (label ? is_document(*label) : other && is_document(*other)) return guessed();
     if (!other) unknown(label ? "which column is the text" : "which column is the label");
@@ -296,6 +316,7 @@ class ColumnFinder {
   Columns guessed() const {
     const size_t width = header_.width();
     if (width < 2) unknown("expected a text and its label, got one column");
+    if (group_) unknown("cannot infer which columns are the text and the label; the groups have another");
     need_no_table();
     Columns c;
     const size_t last = width - 1;
@@ -371,6 +392,8 @@ class ColumnFinder {
   const TextOptions& options_;
   std::string label_column_;  // that is asked for; "" for none
   TableHeader header_;
+  std::optional<size_t> group_;  // the column of --group-column
+  bool group_is_named_ = false;  // in the header
 };
 
 // Collects good documents; bad ones stop or are reported.
@@ -383,16 +406,18 @@ class Sink {
     for (const std::string& cell : cells) {
       if (fault.empty() && utf8_fault(cell)) fault = "the label is not UTF-8";
     }
+    if (fault.empty()) fault = group_fault();
     if (fault.empty()) fault = TargetRows(kind_, targets).add(cells, where);
     if (!fault.empty()) return refuse(where, fault);
-    rows.push_back({.text = std::move(text), .label = {}, .where = where, .fault = {}, .targets = std::move(cells)});
+    rows.push_back({std::move(text), {}, where, {}, std::move(cells), group.value_or("")});
   }
   void add(std::string text, std::string label, const std::string& where) {
     std::string fault = document_fault(text);
     if (fault.empty() && trimmed(label).empty()) fault = "the label is missing";
     if (fault.empty() && utf8_fault(label)) fault = "the label is not UTF-8";
+    if (fault.empty()) fault = group_fault();
     if (!fault.empty()) return refuse(where, fault);
-    rows.push_back({.text = std::move(text), .label = std::string(trimmed(label)), .where = where});
+    rows.push_back({std::move(text), std::string(trimmed(label)), where, {}, {}, group.value_or("")});
   }
   void refuse(const std::string& where, const std::string& why) const {
     if (bad_.on_bad == OnBad::error) {
@@ -404,8 +429,11 @@ class Sink {
   std::vector<TextRow> rows;
   std::string note;
   std::vector<std::string> targets;  // names of the target columns
+  std::optional<std::string> group;  // of the next document, where a column says it
 
  private:
+  std::string group_fault() const { return group && group->empty() ? "the group is missing" : ""; }
+
   const BadSamples& bad_;
   TargetKind kind_;
 };
@@ -457,6 +485,7 @@ void read_table(const Rows& table, const std::string& name, const TextOptions& o
       sink.refuse(where, cat("expected ", width, " fields as in the first line, got ", fields.size()));
       continue;
     }
+    if (columns.group) sink.group = trimmed(fields[*columns.group]);
     if (sink.takes_targets()) {
       std::vector<std::string> cells;
       for (const size_t at : columns.targets) cells.push_back(fields[at]);
@@ -465,28 +494,6 @@ void read_table(const Rows& table, const std::string& name, const TextOptions& o
     }
     sink.add(joined_text(fields, columns.texts), fields[columns.label], where);
   }
-}
-
-// The first escape of half a surrogate pair, which stands for no character: "\\ud83d"; "" where there is none.
-std::string lone_surrogate(std::string_view line) {
-  const auto unit = [&](size_t at) {  // of "\\uXXXX"; 0 where there is none
-    if (at + 6 > line.size() || line[at] != '\\' || line[at + 1] != 'u') return 0u;
-    return static_cast<unsigned>(parse_hex(line.substr(at + 2, 4)).value_or(0));
-  };
-  const auto leads = [](unsigned v) { return v >= 0xd800 && v < 0xdc00; };
-  const auto trails = [](unsigned v) { return v >= 0xdc00 && v < 0xe000; };
-  for (size_t i = 0; i + 1 < line.size(); ++i) {
-    if (line[i] != '\\') continue;
-    const unsigned v = unit(i);
-    if (leads(v) && trails(unit(i + 6))) {
-      i += 11;
-    } else if (leads(v) || trails(v)) {
-      return std::string(line.substr(i, 6));
-    } else {
-      ++i;  // the escaped character, which may be a backslash
-    }
-  }
-  return "";
 }
 
 // Which key holds the text, and which the label.
@@ -538,6 +545,11 @@ class JsonDocuments {
       }
       row.targets.push_back(target && target->type != io::JsonType::null ? target->value : std::string());
     }
+  }
+  // The value of a key in the line that was read; "" where it is missing.
+  std::string value(const std::string& key) const {
+    const Member* const at = member(key);
+    return at && at->type != io::JsonType::null ? at->value : std::string();
   }
   // The keys of the targets, once a line has been read.
   std::vector<std::string> targets() const {
@@ -643,6 +655,7 @@ TextRows parse_text(io::ByteView bytes, const std::string& name, TextForm form, 
         TextRow row{{}, {}, place};
         documents.read(line, true, row);
         if (!row.fault.empty()) return sink.refuse(place, row.fault);
+        if (const std::string& key = options.targets.group_column; !key.empty()) sink.group = documents.value(key);
         if (!sink.takes_targets()) return sink.add(std::move(row.text), std::move(row.label), place);
         sink.targets = documents.targets();
         sink.add(std::move(row.text), std::move(row.targets), place);
@@ -650,6 +663,8 @@ TextRows parse_text(io::ByteView bytes, const std::string& name, TextForm form, 
       break;
     }
     case TextForm::fasttext:
+      if (!options.targets.group_column.empty())
+        fail(ErrorKind::usage, "--group-column", name, " is a fastText file, which has no columns");
       for_lines(bytes, name,
                 [&](std::string_view line, const std::string& place) { read_fasttext_line(line, place, sink); });
       break;

@@ -123,14 +123,18 @@ class DocumentFeed final : public TokenFeed {
 
   FeedBatch make(int64_t number) const override {
     const BucketSlice& piece = batches_[static_cast<size_t>(number)];
-    const int64_t length = lengths_[piece.bucket];
+    const int64_t length = options.numbers ? 0 : lengths_[piece.bucket];
     FeedBatch b{Array(DType::i32, {piece.count, length}), Array(DType::i64, {piece.count}), piece.count};
+    const auto first = order_[piece.bucket].begin() + piece.first;
+    if (options.numbers) {
+      std::copy_n(first, piece.count, b.targets.data<int64_t>());
+      return b;
+    }
     if (set->targets.defined()) {
-      const auto first = order_[piece.bucket].begin() + piece.first;
       b.targets = selected_rows(set->targets, {first, first + piece.count});
     }
     for (int64_t i = 0; i < piece.count; ++i) {
-      const int64_t document = order_[piece.bucket][static_cast<size_t>(piece.first + i)];
+      const int64_t document = first[i];
       const auto begin = set->tokens.begin() + set->offsets[static_cast<size_t>(document)];
       std::copy_n(begin, set->length(document), b.inputs.data<int32_t>() + i * length);
       if (!set->labels.empty()) b.targets.data<int64_t>()[i] = set->labels[static_cast<size_t>(document)];

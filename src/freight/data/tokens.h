@@ -55,6 +55,7 @@ struct TokenFeedOptions {
   bool by_class = false;    // of documents: an epoch draws them so that all classes are equally frequent
   uint64_t seed = 0;        // of the order
   bool drop_last = false;   // skips the short batch of a bucket that has a full one
+  bool numbers = false;     // of documents: targets are their numbers i64 (N), and inputs i32 (N, 0)
 };
 // The number of batches in an epoch of `samples` documents of one length, or of windows.
 int64_t batches_of(int64_t samples, const TokenFeedOptions& options);

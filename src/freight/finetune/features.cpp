@@ -37,6 +37,30 @@ class ViewsFeed final : public data::Feed {
   data::Feed* now_;
 };
 
+// The samples of the numbers that another feed gives.
+class NumberedFeed final : public data::Feed {
+ public:
+  NumberedFeed(data::Dataset set, std::unique_ptr<data::Feed> numbers)
+      : set_(std::move(set)), numbers_(std::move(numbers)) {}
+
+  int64_t batches_per_epoch() const override { return numbers_->batches_per_epoch(); }
+  int64_t count_per_epoch() const override { return numbers_->count_per_epoch(); }
+  void start(int64_t epoch, int64_t first_batch) override { numbers_->start(epoch, first_batch); }
+  data::FeedBatch* next() override {
+    const data::FeedBatch* const b = numbers_->next();
+    if (!b) return nullptr;
+    const std::vector<int64_t> numbers = b->targets.to_vector<int64_t>();
+    batch_ = {data::selected_rows(set_.images, numbers), data::selected_rows(set_.labels, numbers), b->count};
+    return &batch_;
+  }
+  double wait_seconds() const override { return numbers_->wait_seconds(); }
+
+ private:
+  data::Dataset set_;
+  std::unique_ptr<data::Feed> numbers_;
+  data::FeedBatch batch_;
+};
+
 std::span<std::byte> rows_of(const Array& all, int64_t first, int64_t end) {
   const size_t row = all.bytes() / static_cast<size_t>(all.shape()[0]);
   return {static_cast<std::byte*>(all.raw()) + static_cast<size_t>(first) * row,
@@ -47,6 +71,8 @@ std::span<std::byte> rows_of(const Array& all, int64_t first, int64_t end) {
 void put_rows(const Array& rows, const Array& to, int64_t first) {
   std::memcpy(rows_of(to, first, first + rows.shape()[0]).data(), rows.raw(), rows.bytes());
 }
+
+Array row_of(const Array& all, int64_t row) { return data::selected_rows(all, {row}); }
 
 }  // namespace
 
@@ -91,6 +117,32 @@ bool FeatureSet::fill(const Section& s, data::Feed& feed, Compiled<std::function
     if (!poll(done - s.first)) return false;
   }
   return true;
+}
+
+bool FeatureSet::fill(data::Feed& feed, data::Feed& numbers, Compiled<std::function<Tensor(const Tensor&)>>& extract,
+                      const Poll& poll) {
+  const data::Dataset& set = views_[0];
+  int64_t done = 0;
+  feed.start(0, 0);
+  numbers.start(0, 0);
+  while (const data::FeedBatch* const b = feed.next()) {
+    const data::FeedBatch* const of = numbers.next();
+    FREIGHT_CHECK(of && of->targets.numel() == b->inputs.shape()[0], "the numbers are those of the batch");
+    const Array features = extract(b->inputs).array();
+    for (int64_t i = 0; i < of->targets.numel(); ++i) {
+      const int64_t sample = of->targets.data<int64_t>()[i];
+      put_rows(row_of(features, i), set.images, sample);
+      put_rows(row_of(b->targets, i), set.labels, sample);
+    }
+    done += of->targets.numel();
+    if (!poll(done)) return false;
+  }
+  FREIGHT_CHECK(done == options_.samples, "every sample is in a batch");
+  return true;
+}
+
+std::unique_ptr<data::Feed> FeatureSet::feed(std::unique_ptr<data::Feed> numbers) const {
+  return std::make_unique<NumberedFeed>(views_[0], std::move(numbers));
 }
 
 std::vector<std::span<std::byte>> FeatureSet::bytes_of(const Section& s) {

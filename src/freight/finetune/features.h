@@ -37,10 +37,15 @@ class FeatureSet {
   using Poll = std::function<bool(int64_t samples)>;
   bool fill(const Section& section, data::Feed& feed, Compiled<std::function<Tensor(const Tensor&)>>& extract,
             const Poll& poll);
+  // The same of all samples, whose numbers i64 (N) are the targets of `numbers`, batch by batch. Computes view 0.
+  bool fill(data::Feed& feed, data::Feed& numbers, Compiled<std::function<Tensor(const Tensor&)>>& extract,
+            const Poll& poll);
   // The features and targets of a section, to be copied between processes.
   std::vector<std::span<std::byte>> bytes_of(const Section& section);
   // Batches in the order in which a Loader with these options gives the samples; in epoch e of view e modulo the views.
   std::unique_ptr<data::Feed> feed(const data::LoaderOptions& options) const;
+  // Batches of the samples whose numbers are the targets of `numbers`.
+  std::unique_ptr<data::Feed> feed(std::unique_ptr<data::Feed> numbers) const;
 
  private:
   FeatureOptions options_;

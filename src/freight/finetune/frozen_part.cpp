@@ -213,6 +213,17 @@ FrozenPart::FrozenPart(const models::Model& model, const Type& sample) : model_(
   width_ = reads_x ? 0 : width_of(p);
 }
 
+std::string FrozenPart::rest_text() const {
+  const auto tape = std::make_shared<trace::Trace>(trace::Trace::Mode::compile);
+  Type batch = type();
+  batch.shape.insert(0, kSamples);
+  const trace::Recording recording(tape);
+  const nn::AuxiliaryOutputs heads;
+  const models::Model behind = rest();
+  (*behind.net)(tape->input("inputs", batch));
+  return print(tape->graph());
+}
+
 models::Model FrozenPart::rest() const {
   models::Model rest = model_;
   rest.input = type();
@@ -222,7 +233,10 @@ models::Model FrozenPart::rest() const {
 
 Tensor FrozenPart::features(const Tensor& x) const {
   const int64_t n = x.dim(0);
-  const Pass p = pass_of(model_, sample_, n);
+  Type sample = x.type();
+  sample.shape.erase(0);
+  const Pass p = pass_of(model_, sample, n);
+  FREIGHT_CHECK(width_of(p) == width_, "the features have the size of this part");
   ByValue<Value> here(p.graph(), Value{});
   here[p.x] = trace::Session()->value_of(x);
   copy_into_trace(p, p.features, here);

@@ -26,10 +26,13 @@ class FrozenPart {
   // "bn1 computes over the batch (batch_norm)".
   const std::vector<std::string>& ends() const { return ends_; }
 
+  // The rest of the network as a text, equal for parts whose features the same rest takes.
+  std::string rest_text() const;
   // The model that takes features in place of samples. Its network is the rest of this one, with the same variables,
   // and follows its mode.
   models::Model rest() const;
-  // Inside a trace: the features f32 (N, width()) of x (N, ...). The network must be in the mode of the constructor.
+  // Inside a trace: the features f32 (N, width()) of x (N, ...). The network must be in the mode of the constructor. Of
+  // tokens there may be another number than in the sample of the constructor, if its part has the same width.
   Tensor features(const Tensor& x) const;
 
  private:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -138,6 +139,34 @@ std::vector<optim::ParameterGroup> groups_of(const models::Model& model, const R
     at->parameters.push_back(p);
   }
   return groups;
+}
+
+std::string rates_line(const models::Model& model, const RateSettings& s) {
+  if (s.head_lr == 0 && s.decay == 1 && s.scale.empty()) return {};
+  std::set<const void*> of_head;
+  std::string head;
+  for (const Layer& l : layers_of(model)) {
+    if (!l.head) continue;
+    head = l.path;
+    for (const nn::NamedVariable& v : l.variables) of_head.insert(v.variable.impl().get());
+  }
+  struct Range {
+    double least = std::numeric_limits<double>::infinity(), most = 0;
+    std::string text() const {
+      return least == most ? significant(most, 3) : cat(significant(least, 3), " to ", significant(most, 3));
+    }
+  } at_head, before;
+  for (const optim::ParameterGroup& group : groups_of(model, s)) {
+    const double rate = group.lr.value_or(s.lr);
+    for (const Variable& p : group.parameters) {
+      Range& range = of_head.contains(p.impl().get()) ? at_head : before;
+      range = {std::min(range.least, rate), std::max(range.most, rate)};
+    }
+  }
+  const std::string of_before = before.most > 0 ? cat(before.text(), " of the layers before it") : std::string();
+  if (at_head.most == 0) return cat("learning rates: ", of_before, "; the head is frozen");
+  return cat("learning rates: ", at_head.text(), " of the head", head.empty() ? "" : cat(" (", head, ")"),
+             of_before.empty() ? "" : ", ", of_before, "; lr in the metrics is that of --lr");
 }
 
 }  // namespace freight::finetune

@@ -20,6 +20,9 @@ struct RateSettings {
 // the nearest names, and where nothing is left to train.
 std::string freeze(const models::Model& model, const std::string& patterns);
 
+// A line on the learning rates of the head and of the layers before it, where they differ; "" where they do not.
+std::string rates_line(const models::Model& model, const RateSettings& settings);
+
 // The trainable parameters in groups of one rate each; one group where all have the optimizer's. Throws Error(usage)
 // for patterns as freeze does, and for factors that are no positive numbers.
 std::vector<optim::ParameterGroup> groups_of(const models::Model& model, const RateSettings& settings);

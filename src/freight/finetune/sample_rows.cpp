@@ -127,6 +127,11 @@ Dependence of_constant(const Operands& o) {
     case OpKind::binary:
     case OpKind::ternary: return o.all(uniform, uniform) ? uniform : constant;
     case OpKind::view: return of_view(o);
+    case OpKind::contract: {  // equal rows have equal products, as the first step of a recurrent layer from zeros
+      const auto& a = attrs<MatmulAttrs>(o.node);
+      const bool plain = o.shape(0).rank() == 2 && !a.trans_a && !a.epilogue.bias && !a.epilogue.residual;
+      return plain && o.of[0] == uniform ? uniform : constant;
+    }
     default: return constant;
   }
 }

@@ -20,14 +20,14 @@ using Times = std::vector<double>;
 // i.
 class Answered {
  public:
-  Answered(const Array& answers, const Truth& truth, std::optional<double> threshold)
+  Answered(const Array& answers, const Truth& truth, const Thresholds& thresholds)
       : n_(answers.shape()[0]), k_(answers.shape()[1]), answers_(answers), labels_(truth.labels) {
     for (int64_t i = 0; i < n_; ++i) {
       weights_.push_back(truth.weights ? static_cast<double>(truth.weights->data<float>()[i]) : 1.0);
     }
     const bool labels = truth.labels.dtype() == DType::u8;
     if (labels || (truth.labels.dtype() != DType::i64 && k_ > 1 && !truth.queries)) {
-      for (int64_t c = 0; c < k_; ++c) columns_.push_back(column(c, truth));
+      for (int64_t c = 0; c < k_; ++c) columns_.push_back(column(c, truth, thresholds));
       if (labels) return;
     }
     if (truth.labels.dtype() != DType::i64) {
@@ -36,7 +36,7 @@ class Answered {
       return;
     }
     classes_ = truth.labels.data<int64_t>();
-    for (int64_t i = 0; i < n_; ++i) predicted_.push_back(predicted_class(row(i), k_, threshold));
+    for (int64_t i = 0; i < n_; ++i) predicted_.push_back(predicted_class(row(i), k_, thresholds.second));
   }
 
   int64_t count() const { return n_; }
@@ -75,7 +75,7 @@ class Answered {
   }
 
  private:
-  Answered column(int64_t c, const Truth& truth) const {
+  Answered column(int64_t c, const Truth& truth, const Thresholds& thresholds) const {
     const bool labels = truth.labels.dtype() == DType::u8;
     Array answers(DType::f32, {n_, labels ? 2 : 1}), truths(labels ? DType::i64 : DType::f32, {n_});
     for (int64_t i = 0; i < n_; ++i) {
@@ -91,7 +91,7 @@ class Answered {
     }
     Truth one(truths);
     one.weights = truth.weights;
-    return {answers, one, std::nullopt};
+    return {answers, one, labels ? Thresholds(thresholds.of_label(c)) : Thresholds()};
   }
   void part_in_queries(const int64_t* query) {
     std::map<int64_t, size_t> place;

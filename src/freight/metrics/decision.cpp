@@ -133,6 +133,32 @@ double chosen_threshold(const std::string& rule, const Metric& metric, const Arr
                       : threshold_by(parse_threshold_rule(rule), answers, truth);
 }
 
+std::vector<double> label_thresholds(const std::string& rule, const Array& answers, const Truth& truth,
+                                     std::vector<UnmetLabel>& unmet) {
+  const int64_t n = answers.shape()[0], k = answers.shape()[1];
+  std::vector<double> thresholds;
+  for (int64_t label = 0; label < k; ++label) {
+    Array two(DType::f32, {n, 2}), has(DType::i64, {n});
+    for (int64_t i = 0; i < n; ++i) {
+      const float p = answers.data<float>()[i * k + label];
+      two.data<float>()[2 * i] = 1 - p;
+      two.data<float>()[2 * i + 1] = p;
+      has.data<int64_t>()[i] = truth.labels.data<uint8_t>()[i * k + label];
+    }
+    Truth one(has);
+    one.weights = truth.weights;
+    double threshold = 0.5;
+    try {
+      threshold = chosen_threshold(rule, {.name = "f1", .higher = true}, two, one);
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::data) throw;
+      unmet.push_back({label, e.what()});
+    }
+    thresholds.push_back(threshold);
+  }
+  return thresholds;
+}
+
 double best_temperature(const Array& answers, const Truth& truth) {
   const int64_t n = answers.shape()[0], k = answers.shape()[1];
   const auto* const labels = truth.labels.data<int64_t>();

@@ -1,7 +1,8 @@
-// Decisions by held-out predictions, which a model saves with itself: the threshold of the second of two classes by a
-// rule, and the temperature of its probabilities.
+// Decisions by held-out predictions, which a model saves with itself: the threshold of the second of two classes, or of
+// each label, by a rule, and the temperature of its probabilities.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "freight/base/array.h"
 #include "freight/metrics/scores.h"
@@ -26,6 +27,15 @@ double best_threshold(const Metric& metric, const Array& answers, const Truth& t
 
 // The threshold that `rule` chooses (parse_threshold_rule), or without one the best for the metric.
 double chosen_threshold(const std::string& rule, const Metric& metric, const Array& answers, const Truth& truth);
+
+// The same for each label of answers f32 (N, K) to labels u8 (N, K); without a rule for the best f1. A label for which
+// no threshold meets the rule has 0.5, and is in `unmet`.
+struct UnmetLabel {
+  int64_t label = 0;
+  std::string why;
+};
+std::vector<double> label_thresholds(const std::string& rule, const Array& answers, const Truth& truth,
+                                     std::vector<UnmetLabel>& unmet);
 
 // The temperature T > 0 for which probabilities f32 (N, K), raised to the power 1 / T and scaled to a sum of 1, have
 // the least log loss; 1 where every sample is predicted correctly, since no temperature is the best then.

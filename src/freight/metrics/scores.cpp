@@ -424,9 +424,9 @@ int64_t predicted_class(const float* probabilities, int64_t classes, std::option
 }
 
 std::optional<double> score_of(const Metric& metric, const Array& answers, const Truth& truth,
-                               std::optional<double> threshold) {
+                               const Thresholds& thresholds) {
   if (answers.shape()[0] == 0) return std::nullopt;
-  const Answered answered(answers, truth, threshold);
+  const Answered answered(answers, truth, thresholds);
   return figure_of(row_of_metric(metric.name), answered, answered.weights(), metric);
 }
 
@@ -585,7 +585,7 @@ std::vector<Score> scores_by(const std::vector<std::string>& names, const Answer
 
 std::vector<Score> scores_of(const Array& answers, const Truth& truth, const ScoreOptions& options) {
   if (answers.shape()[0] == 0) return {};
-  const Answered answered(answers, truth, options.threshold);
+  const Answered answered(answers, truth, options.thresholds);
   std::vector<Score> scores = scores_by(shown_metrics(answered, options.first.name), answered, options);
   const std::vector<std::string> names = answered.several_labels() ? std::vector<std::string>{"average_precision", "f1"}
                                                                    : std::vector<std::string>{"rmse", "mae", "r2"};
@@ -601,7 +601,7 @@ std::vector<Score> scores_of(const Array& answers, const Truth& truth, const Sco
 std::vector<std::string> notes_on_scores(const Array& answers, const Truth& truth, const ScoreOptions& options) {
   std::vector<std::string> notes;
   if (answers.shape()[0] == 0) return notes;
-  const Answered answered(answers, truth, options.threshold);
+  const Answered answered(answers, truth, options.thresholds);
   Metric metric = options.first;
   for (const std::string& name : shown_metrics(answered, options.first.name)) {
     metric.name = name;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "freight/base/array.h"
+#include "freight/metrics/thresholds.h"
 
 namespace freight::metrics {
 
@@ -57,13 +58,12 @@ struct Truth {
   std::optional<Array> queries = {};  // i64 (N), of a ranking: rows with equal numbers are ranked among each other
 };
 
-// Scores answers f32 (N, K), probabilities of classes or labels, or values. Above `threshold` the second of two classes
-// is predicted; without one the likelier. Labels are predicted above 0.5. A ranking has the mean over its queries;
+// Scores answers f32 (N, K), probabilities of classes or labels, or values. A ranking has the mean over its queries;
 // several values have the mean over them, and labels the mean over those that allow it (macro), as in scikit-learn,
 // except for micro_f1 and subset_accuracy. Empty where the labels do not allow it, such as the area where all are of
 // one class, or there are none.
 std::optional<double> score_of(const Metric& metric, const Array& answers, const Truth& truth,
-                               std::optional<double> threshold = {});
+                               const Thresholds& thresholds = {});
 
 // The score of one metric.
 struct Score {
@@ -79,7 +79,7 @@ struct Score {
 // "(95 %: 0.91 to 0.97)", "(too few samples for an interval)", or "" for a metric that never has one.
 std::string interval_text(const Score& score);
 struct ScoreOptions {
-  std::optional<double> threshold = {};  // as for score_of
+  Thresholds thresholds = {};  // as for score_of
   // A metric that stands first, and is added where it is not shown otherwise. Its parameters hold for all metrics.
   Metric first = {};
   int draws = 400;  // for the intervals, by a fixed seed

@@ -14,8 +14,10 @@ namespace freight::plan {
 
 namespace {
 
-constexpr double kShare = 0.9;       // fraction of the memory; the rest is for what the plan does not include
-constexpr int64_t kLeastSteps = 32;  // per epoch
+constexpr double kShare = 0.9;        // fraction of the memory; the rest is for what the plan does not include
+constexpr int64_t kLeastSteps = 32;   // per epoch, where the batch need not be smaller than the next for that
+constexpr int64_t kSmallest = 16;     // less makes gradients and the statistics of BatchNorm noisy
+constexpr int64_t kStepsOfSmall = 4;  // per epoch of the smallest datasets
 constexpr double kAsFast = 1.05;
 constexpr const char* kTooMuch = "it would take more than nine tenths of the memory";
 
@@ -50,10 +52,12 @@ GoodBatch good_batch(const train::Planned& p, double available, const Rates* rat
   };
   // A corpus is counted in tokens, but its samples are windows.
   const int64_t samples = p.train_count / (p.model.language_model() ? std::max<int64_t>(p.inputs.shape[1], 1) : 1);
-  const double steps = static_cast<double>(samples) / static_cast<double>(kLeastSteps * p.ranks);
+  const auto with_steps = [&](int64_t steps) {
+    return power_below(static_cast<double>(samples) / static_cast<double>(steps * p.ranks));
+  };
   // BatchNorm learns nothing from single samples.
   const int64_t least_size = has_batch_statistics(p.model) ? std::min<int64_t>(2, samples) : 1;
-  GoodBatch good{std::max(least_size, power_below(steps)),
+  GoodBatch good{std::max({least_size, with_steps(kLeastSteps), std::min(kSmallest, with_steps(kStepsOfSmall))}),
                  cat("an epoch would have fewer than ", kLeastSteps, " steps")};
   const StepPlan small = at(2), larger = at(4);
   const auto hold = static_cast<double>(formula({small, larger}).largest(kShare * available - kept));
@@ -69,7 +73,7 @@ GoodBatch good_batch(const train::Planned& p, double available, const Rates* rat
     return step_seconds(x, *rates).middle() / static_cast<double>(x.options.batch);
   };
   const double fastest = each(d);
-  while (good.size > 1) {
+  while (good.size > kSmallest) {
     const StepPlan half = at(good.size / 2);
     if (each(half) > kAsFast * fastest) break;
     good = {good.size / 2, "it would not train faster"};

@@ -15,6 +15,7 @@
 #include "freight/job/ranks.h"
 #include "freight/plan/batch.h"
 #include "freight/plan/estimate.h"
+#include "freight/plan/floor.h"
 #include "freight/plan/memory_use.h"
 #include "freight/run/plan.h"
 #include "freight/trace/device.h"
@@ -207,6 +208,10 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
     if (rates) {
       add_lengths(step_plan, setup_of(p));
       fitted.outcome.planned_seconds = step_seconds(step_plan, *rates).middle();
+    }
+    if (p.step.size() == 1) {
+      const Plan& step = *p.step[0].plan;
+      fitted.outcome.floor = floor_of(step.source(), step.options().compute);
     }
     fitted.run.set_planned_bytes(static_cast<size_t>(fitted.outcome.planned_bytes));
     fitted.step_plan = step_plan;

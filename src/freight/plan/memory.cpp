@@ -11,9 +11,9 @@ namespace freight::plan {
 
 namespace {
 
-constexpr const char* kNames[kParts] = {"weights",   "optimizer state", "averages",   "accumulators", "activations",
-                                        "gradients", "signals",         "workspaces", "packing",      "constants",
-                                        "staging",   "evaluation",      "checkpoint", "process",      "host memory"};
+constexpr const char* kNames[kParts] = {
+    "weights", "optimizer state", "averages", "accumulators", "activations", "gradients", "signals", "workspaces",
+    "packing", "constants",       "staging",  "evaluation",   "checkpoint",  "folds",     "process", "host memory"};
 
 // The steps during which a place in the arena holds one tensor. A result that overwrites a dying input shares its
 // place, and the two lives overlap.
@@ -84,7 +84,7 @@ ArenaUse arena_use(const Plan& plan) {
   const Graph& g = plan.graph();
   const std::vector<Life> all = lives(plan);
   const NodeId peak = peak_of(all, g);
-  const ByNode<bool> forward = forward_nodes(plan);
+  const ByNode<bool> forward = forward_nodes(g);
   const ByValue<bool> gradient = weight_gradients(plan);
   ArenaUse use;
   size_t live = 0;

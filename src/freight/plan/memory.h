@@ -27,11 +27,12 @@ enum class Part : uint8_t {
   staging,       // batches that are read ahead, and the files of a small set of images
   evaluation,    // the arena of the evaluation step, and its batches that are read ahead
   checkpoint,    // the copy that is written while the run continues
+  folds,         // the network that waits while those of folds are trained (--folds)
   process,       // of a run on a CPU: threads, kernels compiled at run time, pages of libraries
   // Not part of the total: what was offloaded, and for a device with its own memory staging and checkpoint, too.
   host,
 };
-inline constexpr size_t kParts = 15;
+inline constexpr size_t kParts = 16;
 const char* to_string(Part part);
 
 // A tensor or workspace that is live at the peak.

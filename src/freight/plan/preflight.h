@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "freight/base/error.h"
+#include "freight/plan/floor.h"
 #include "freight/plan/rates.h"
 #include "freight/plan/step_plan.h"
 
@@ -66,6 +67,7 @@ std::string offload_text(const StepPlan& before, const StepPlan& after, const Ra
 struct Outcome {
   double planned_bytes = 0, measured_bytes = 0;
   double planned_seconds = 0, measured_seconds = 0;
+  Floor floor = {};  // of a step that is one plan
 };
 // Compares them: "memory  planned 9.6 GiB, measured 9.9 GiB (+3 %)", and the same for the time if it was planned. A
 // small difference is shown in bytes: the program's own pages are a large part of a small plan.

@@ -29,7 +29,7 @@ constexpr size_t kFewSteps = 900;
 
 // The bytes that a run on a CPU needs in addition to its blocks: gaps of the heap and pages of the program that are
 // touched for the first time; for each plan step its part of the graph and its kernel; for each thread its stack and
-// heap, and for a thread that decodes images their pixels.
+// heap, and for threads that decode images their pixels.
 constexpr size_t kProcess = size_t{5} << 20, kPlanStep = size_t{16} << 10, kThread = size_t{512} << 10,
                  kDecoder = size_t{3} << 20;
 
@@ -38,7 +38,7 @@ size_t process_bytes(const train::Planned& p, size_t plan_steps) {
   size_t lengths = 0;
   for (const data::LengthCount& l : p.lengths.train) lengths += l.documents > 0 ? 1 : 0;
   const size_t plans = std::max<size_t>(lengths, 1) * (plan_steps + 2 * p.evaluation->steps().size());
-  const size_t thread = kThread + backend("cpu").thread_bytes() + (p.kept_bytes > 0 ? kDecoder : 0);
+  const size_t thread = kThread + backend("cpu").thread_bytes() + (p.images_in_files ? kDecoder : 0);
   return kProcess + kPlanStep * plans + thread * static_cast<size_t>(thread_count());
 }
 
@@ -220,6 +220,8 @@ StepPlan plan_step(const train::Planned& p) {
   add(Part::staging, resident ? (beside ? p.data_bytes : 0) : beside ? batch : staged);
   if (beside && !resident) add(Part::host, staged);
   add(beside ? Part::host : Part::staging, p.kept_bytes);
+  // The networks of folds are as large as this one, and are gone when it is trained.
+  if (p.config.folds > 0) add(Part::folds, d.part(Part::weights) + d.part(Part::optimizer) + d.part(Part::averages));
   if (!p.evaluation) return d;
   d.evaluation = work_of(*p.evaluation);
   d.evaluation_batch = p.evaluation_batch;
@@ -252,6 +254,7 @@ TrainingSetup setup_of(const train::Planned& p) {
   s.data = p.config.data;
   s.test_count = p.test_count;
   s.kept_bytes = p.kept_bytes;
+  s.images_in_files = p.images_in_files;
   s.lengths = p.lengths;
   s.features = p.features;
   return s;
@@ -285,6 +288,7 @@ StepPlan plan_step_within(const TrainingSetup& setup, const StepPlanOptions& opt
   planned.train_count = setup.train_count;
   planned.test_count = setup.test_count;
   planned.kept_bytes = setup.kept_bytes;
+  planned.images_in_files = setup.images_in_files;
   planned.lengths = setup.lengths;
   StepPlan d = plan_step(planned);
   d.options = options;

@@ -160,8 +160,7 @@ class Recency {
 
 }  // namespace
 
-ByNode<bool> forward_nodes(const Plan& plan) {
-  const Graph& g = plan.graph();
+ByNode<bool> forward_nodes(const Graph& g) {
   ByNode<bool> forward(g);
   ByValue<bool> live(g);
   if (!g.outputs.empty()) live[g.outputs[0]] = true;
@@ -190,7 +189,7 @@ ByValue<bool> weight_gradients(const Plan& plan) {
 
 std::vector<Work> work_of(const Plan& plan) {
   const Graph& g = plan.graph();
-  const ByNode<bool> forward = forward_nodes(plan);
+  const ByNode<bool> forward = forward_nodes(g);
   const ByValue<bool> gradient = weight_gradients(plan);
   ByValue<bool> writes_state(g);
   for (const Update& u : g.updates) writes_state[u.next] = true;

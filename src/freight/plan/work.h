@@ -9,7 +9,8 @@
 
 namespace freight {
 class Plan;
-}
+struct Graph;
+}  // namespace freight
 
 namespace freight::plan {
 
@@ -46,8 +47,8 @@ struct Work {
 
 // The work of all steps, in order.
 std::vector<Work> work_of(const Plan& plan);
-// For each node: whether the first output of the plan's graph, the loss, depends on it.
-ByNode<bool> forward_nodes(const Plan& plan);
+// For each node: whether the first output of the graph, the loss, depends on it.
+ByNode<bool> forward_nodes(const Graph& graph);
 // For each value: whether it is a weight's gradient, which is read by a step that writes a state of its size.
 ByValue<bool> weight_gradients(const Plan& plan);
 

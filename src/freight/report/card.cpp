@@ -141,6 +141,10 @@ std::string about(const CardFacts& f) {
         cat(m.multilabel() ? ". It predicts any number of " : ". It predicts one of ", m.classes.size(),
             m.multilabel() ? " labels: " : " classes: ", join(names, ", "), m.classes.size() > kMost ? ", ..." : "");
   }
+  if (const std::string above = store::thresholds_text(m); !above.empty()) {
+    text += cat(m.multilabel() ? ". It predicts labels " : ". It predicts ", inline_text(above),
+                m.multilabel() ? " (thresholds of their probabilities)" : " (a threshold of its probability)");
+  }
   if (!m.targets.empty()) {
     std::vector<std::string> names;
     for (const std::string& name : m.targets) names.push_back(inline_text(name));
@@ -282,6 +286,7 @@ std::string card_of(const store::Bundle& model, const std::string& path, const s
   std::optional<RunRecord> run;
   if (io::file_exists((parent / "run.json").string())) run = read_run(parent.empty() ? "." : parent.string());
   CardFacts facts{.model = &model, .run = run ? &*run : nullptr, .file = file};
+  if (run && model.net()) facts.scores = run->scores;
   // Reading a larger table again takes more time and memory than its intervals are worth: `freight eval` has them.
   constexpr int64_t kMostValues = 5'000'000;
   const auto columns = static_cast<int64_t>(model.columns.size() + model.ignored_columns.size() + 1);

@@ -50,10 +50,6 @@ class HeldOutPart {
   }
 
   int64_t count() const { return rows_ ? rows_->rows.count() : set_ ? set_->count() : texts_.test.count(); }
-  std::string split() const {
-    if (rows_ && !rows_->part.empty()) return rows_->part;
-    return set_ ? set_->split : "test";
-  }
   std::string note() const {
     if (!rows_) return set_ ? set_->note : texts_.test.note;
     if (!rows_->rows.weights) return rows_->note;
@@ -170,7 +166,6 @@ class Examiner {
       fail(ErrorKind::usage, path, "does not record its training data: --data names a dataset or a directory");
     }
     part_ = std::make_unique<HeldOutPart>(bundle, e_.data, trained_on.load, options);
-    e_.split = part_->split();
     e_.note = part_->note();
     e_.held_out = part_->count();
     e_.parameters = bundle.parameters();
@@ -258,7 +253,7 @@ class Examiner {
     metrics::Truth truth(data::selected_rows(part_->labels(), numbers_));
     if (rows && rows->weights) truth.weights = weights;
     const store::Bundle& bundle = predictor_.bundle();
-    metrics::ScoreOptions options{.threshold = bundle.threshold,
+    metrics::ScoreOptions options{.thresholds = bundle.thresholds(),
                                   .first = metrics::read_metric(bundle.provenance).value_or(metrics::Metric())};
     if (static_cast<size_t>(k) <= kMostColumns) options.columns = e_.multilabel ? bundle.classes : bundle.targets;
     if (e_.multilabel && options.columns.empty()) options.draws = 0;  // intervals would take minutes

@@ -52,7 +52,7 @@ struct OutputErrors {
 };
 
 struct Examination {
-  std::string data, split;
+  std::string data;
   std::string note;      // how the held-out part was chosen; often empty
   int64_t held_out = 0;  // number of samples in the held-out part
   int64_t count = 0;     // number of them that were predicted

@@ -91,6 +91,22 @@ StepTimes step_times_in(const Json& j) {
   return t;
 }
 
+std::vector<metrics::Score> scores_in(const Json& j) {
+  std::vector<metrics::Score> scores;
+  for (const auto& [name, of] : j.items()) {
+    if (!of.is_object() || !of.contains("value") || !of["value"].is_number()) continue;
+    metrics::Score s{.name = name, .value = number(of, "value"), .interval = metrics::Score::Interval::none};
+    s.low = s.high = s.value;
+    if (of.contains("low") && of["low"].is_number() && of.contains("high") && of["high"].is_number()) {
+      s.low = number(of, "low");
+      s.high = number(of, "high");
+      s.interval = metrics::Score::Interval::known;
+    }
+    scores.push_back(std::move(s));
+  }
+  return scores;
+}
+
 void read_outcome(RunRecord& run, const Json& j) {
   run.status = text(j, "status");
   run.exit_code = integer(j, "exit_code");
@@ -114,6 +130,7 @@ void read_outcome(RunRecord& run, const Json& j) {
     }
   };
   numbers(result, run.result);
+  run.scores = scores_in(part(result, "scores"));
   const Json plan = part(j, "plan");
   numbers(plan, run.plan);
   run.planned_bytes = number(plan, "planned_bytes");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "freight/io/metrics.h"
+#include "freight/metrics/scores.h"
 #include "freight/train/leaderboard.h"
 
 namespace freight::report {
@@ -40,6 +41,7 @@ struct RunRecord {
   // Figures of the end, "test_top1", "97.4", and of plan and measurement, "planned_step_seconds"; without those that
   // are not known.
   Facts result = {}, plan = {};
+  std::vector<metrics::Score> scores = {};       // of the saved network, with their intervals
   double planned_bytes = 0, measured_bytes = 0;  // of memory; 0: not recorded
   double train_seconds = 0, time = 0;            // `time`: of the last change of the status, in seconds since 1970
 

@@ -427,6 +427,7 @@ std::string ServedModel::prediction(const float* row, int64_t top, double second
     } else {
       j.update(entry(order[0]));
     }
+    if (const auto& threshold = predictor_.bundle().threshold) j["threshold"] = *threshold;
     j["top"] = Json::array();
     for (const int64_t c : order) j["top"].push_back(entry(c));
   } else {

@@ -72,6 +72,15 @@ std::vector<std::string> Server::names() const {
   return all;
 }
 
+std::vector<std::string> Server::thresholds() const {
+  std::vector<std::string> all;
+  for (const auto& m : state_->models) {
+    if (const std::string above = store::thresholds_text(m->predictor().bundle()); !above.empty())
+      all.push_back(cat(m->name(), ": ", above));
+  }
+  return all;
+}
+
 void Server::start() { state_->http->start(); }
 
 bool Server::stop(double seconds) {

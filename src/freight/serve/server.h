@@ -49,6 +49,8 @@ class Server {
 
   int port() const;
   std::vector<std::string> names() const;
+  // "spam: junk above 0.1807": the decision thresholds of each model that has some.
+  std::vector<std::string> thresholds() const;
   void start();
   // Refuses new requests and completes those that have begun. False if connections had to be closed after `seconds`.
   bool stop(double seconds);

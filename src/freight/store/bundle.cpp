@@ -1,8 +1,7 @@
 // See bundle.h. Metadata keys: format, classes, provenance; for networks spec, preprocessing and, if weights are tied,
 // ties, a list of lists of paths, temperature if it is not 1, and targets, a list of values with name, mean and
-// deviation; for other learners learner and columns; threshold for
-// both; xxh3_128. All values but those of
-// format, learner and xxh3_128 are JSON texts.
+// deviation; for other learners learner and columns; threshold for both,
+// a number, or of several labels a list; xxh3_128. All values but those of format, learner and xxh3_128 are JSON texts.
 #include "freight/store/bundle.h"
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/finite.h"
+#include "freight/base/listing.h"
 #include "freight/base/printable.h"
 #include "freight/base/version.h"
 #include "freight/io/digest.h"
@@ -40,7 +40,7 @@ constexpr const char* kColumns = "columns";                   // of other learne
 constexpr const char* kOrderNames[] = {"ymd", "dmy", "mdy"};  // by data::DateOrder
 constexpr const char* kTemperature = "temperature";           // of networks whose probabilities are scaled
 constexpr const char* kTargets = "targets";                   // of networks whose values have names or a scale
-constexpr const char* kThreshold = "threshold";               // of models with two classes that have one
+constexpr const char* kThreshold = "threshold";               // of models with two classes or several labels
 constexpr const char* kTies = "ties";                         // of networks with several paths to one variable
 
 [[noreturn]] void damaged(const std::string& path, const std::string& what) { fail(ErrorKind::checkpoint, path, what); }
@@ -244,12 +244,24 @@ io::SafeTensors to_file(const Bundle& bundle) {
   provenance["freight"] = version();
   file.metadata = {{"format", kFormat}, {"classes", json(bundle.classes).dump()}, {"provenance", provenance.dump()}};
   if (bundle.threshold) file.metadata[kThreshold] = json(*bundle.threshold).dump();
+  if (!bundle.label_thresholds.empty()) file.metadata[kThreshold] = json(bundle.label_thresholds).dump();
   if (bundle.net()) {
     write_net(bundle, file);
   } else {
     write_rows(bundle, file);
   }
   return file;
+}
+
+std::string thresholds_text(const Bundle& bundle) {
+  constexpr size_t kMost = 8;
+  const auto above = [&](size_t c, double threshold) {
+    return cat(c < bundle.classes.size() ? bundle.classes[c] : cat("class ", c), " above ", fixed(threshold, 4));
+  };
+  if (bundle.threshold) return above(1, *bundle.threshold);
+  std::vector<std::string> all;
+  for (size_t c = 0; c < bundle.label_thresholds.size(); ++c) all.push_back(above(c, bundle.label_thresholds[c]));
+  return join_first(all, kMost);
 }
 
 io::SafeTensors sealed(io::SafeTensors file) {
@@ -319,11 +331,20 @@ void read_common(const io::SafeTensors& file, const std::string& path, Bundle& b
     b.provenance[key] = value.is_string() ? value.get<std::string>() : value.dump();
   }
   if (!file.metadata.contains(kThreshold)) return;
-  b.threshold = document_in(file, path, kThreshold).get<double>();
-  if (b.classes.size() != 2 || !(*b.threshold > 0 && *b.threshold < 1)) {
-    damaged(path, cat("threshold: expected one above 0 and below 1 for two, got ", *b.threshold, " for ",
-                      b.classes.size(), " classes"));
+  const json threshold = document_in(file, path, kThreshold);
+  const bool of_labels = threshold.is_array();
+  if (of_labels) {
+    b.label_thresholds = threshold.get<std::vector<double>>();
+  } else {
+    b.threshold = threshold.get<double>();
   }
+  const auto between = [](double p) { return p > 0 && p < 1; };
+  const bool fit = of_labels ? b.label_thresholds.size() == b.classes.size() &&
+                                   std::all_of(b.label_thresholds.begin(), b.label_thresholds.end(), between)
+                             : b.classes.size() == 2 && between(*b.threshold);
+  if (fit) return;
+  damaged(path, cat("threshold: expected one above 0 and below 1 for ", of_labels ? "each label" : "two classes",
+                    ", got ", excerpt(threshold.dump()), " for ", b.classes.size()));
 }
 
 // The temperature of a network's probabilities; 1 for files without one.

@@ -54,7 +54,8 @@ struct Bundle {
   RowSamples samples = {};                          // of other learners, if there are any
   // For two classes, see metrics::predicted_class; empty: the more probable class is predicted.
   std::optional<double> threshold = {};
-  std::vector<std::string> targets = {};  // of a network: names of the values that it predicts; often empty
+  std::vector<double> label_thresholds = {};  // of a network with several labels, each above 0 and below 1; empty: 0.5
+  std::vector<std::string> targets = {};      // of a network: names of the values that it predicts; often empty
 
   bool net() const { return rows == nullptr; }
   // The network predicts any number of the classes, which are labels then: those that labels_in() has.
@@ -63,16 +64,20 @@ struct Bundle {
   int64_t predicted(const float* probabilities, int64_t of) const {
     return metrics::predicted_class(probabilities, of, threshold);
   }
+  metrics::Thresholds thresholds() const { return {threshold, label_thresholds}; }
   std::vector<int64_t> labels_in(const float* probabilities, int64_t of) const {
-    constexpr float kLeast = 0.5f;
+    const metrics::Thresholds least = thresholds();
     std::vector<int64_t> labels;
     for (int64_t i = 0; i < of; ++i) {
-      if (probabilities[i] > kLeast) labels.push_back(i);
+      if (static_cast<double>(probabilities[i]) > least.of_label(i)) labels.push_back(i);
     }
     return labels;
   }
   int64_t parameters() const { return net() ? model.net->parameter_count() : rows->parameters(); }
 };
+
+// "spam above 0.1807", "beach above 0.31, city above 0.5": the decision thresholds that a model has; "" without any.
+std::string thresholds_text(const Bundle& bundle);
 
 // The contents of the saved file; its arrays are those of the model. For a network without a spec these are the weights
 // alone, which load_weights accepts and load_bundle refuses.

@@ -104,6 +104,12 @@ std::vector<Candidate> AutoLearner::candidates(const train::Config& config, cons
   if (all.empty()) {
     fail(ErrorKind::runtime, "--model", "auto has nothing to compare: ", join(left_out, "; "));
   }
+  // Shows what the others are better than. No flag changes what it predicts, except weights of rows.
+  const RowLearner* const baseline = registered("baseline");
+  if (baseline && !data.train.ranked) {
+    all.push_back({.learner = baseline, .config = config, .reference = true});
+    all.back().config.model = baseline->name();
+  }
   return all;
 }
 

@@ -3,38 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-
-#include "freight/base/philox.h"
 
 namespace freight::tables {
-
-namespace {
-constexpr uint32_t kGroupStream = 0x67727073;  // of random numbers
-}
-
-std::vector<bool> hold_out_groups(const std::vector<int64_t>& groups, double share, uint64_t seed) {
-  const int64_t count = groups.empty() ? 0 : 1 + *std::max_element(groups.begin(), groups.end());
-  std::vector<int64_t> rows(static_cast<size_t>(count)), order(static_cast<size_t>(count));
-  for (const int64_t g : groups) ++rows[static_cast<size_t>(g)];
-  std::iota(order.begin(), order.end(), int64_t{0});
-  PhiloxStream random(seed, 0, kGroupStream);
-  for (size_t i = order.size(); i-- > 1;) std::swap(order[i], order[random.below(static_cast<uint32_t>(i + 1))]);
-  std::vector<bool> held_group(order.size());
-  const double wanted = share * static_cast<double>(groups.size());
-  double taken = 0;
-  for (size_t i = 0; i + 1 < order.size(); ++i) {  // one group stays
-    const auto group = static_cast<size_t>(order[i]);
-    const auto more = static_cast<double>(rows[group]);
-    // A group is held out if that brings the fraction closer.
-    if (i > 0 && taken + more - wanted > wanted - taken) continue;
-    held_group[group] = true;
-    taken += more;
-  }
-  std::vector<bool> is_validation(groups.size());
-  for (size_t i = 0; i < groups.size(); ++i) is_validation[i] = share > 0 && held_group[static_cast<size_t>(groups[i])];
-  return is_validation;
-}
 
 std::vector<bool> hold_out_last(const std::vector<double>& order, double share) {
   std::vector<double> sorted = order;

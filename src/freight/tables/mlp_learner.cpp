@@ -187,7 +187,7 @@ std::shared_ptr<const store::RowModel> MlpLearner::fit(const train::Config& conf
   if (patience > 0 && data.train.count() >= kLeastRowsToHoldOut) {
     const auto fold_of = folds_of(data.train, kMlpFolds, static_cast<uint64_t>(config.seed));
     part = with_fold_out(data, fold_of, 0);
-    if (part->train.count() == 0 || part->test.count() == 0) part.reset();  // all rows are of one group
+    if (part->train.count() == 0 || part->held_out.count() == 0) part.reset();  // all rows are of one group
   }
   const store::Rows& rows = part ? part->train : data.train;
   const MlpColumns columns(data.shape.columns, rows);
@@ -213,7 +213,7 @@ std::shared_ptr<const store::RowModel> MlpLearner::fit(const train::Config& conf
   train::Config training = training_of(config, rows.count());
   // If no rows are held out, nothing is measured before the end of the run.
   if (!part) training.eval_every = training.epochs;
-  const data::Dataset watched = part ? dataset_of(columns, part->test, target) : fitted;
+  const data::Dataset watched = part ? dataset_of(columns, part->held_out, target) : fitted;
   const train::Feeds feeds{
       .train =
           [&](int64_t batch_size) {

@@ -31,7 +31,7 @@ namespace {
 
 constexpr int64_t kUsualFolds = 5;
 constexpr double kUsualBudget = 60;  // seconds
-constexpr const char* kValidation = "val";
+using train::kValidationPart;
 
 // Refuses flags that this learner would ignore. Values from the dataset's recipe, which is for networks, are not
 // refused.
@@ -163,7 +163,7 @@ struct RowRun : train::Prepared {
     source.folder = learner.folder_for(config, source);
     rows = learner.read(source);
     rows.together = work.get();
-    if (whole) rows.test = rows.own_test;
+    if (whole) rows.held_out = rows.own_test;
     class_names = rows.shape.classes;
     fingerprint = rows.fingerprint;
     metric = train::metric_for(config, rows.shape.classes.size());
@@ -279,14 +279,14 @@ struct RowRun : train::Prepared {
     s.classes = static_cast<int64_t>(rows.shape.classes.size());
     s.unit = "row";
     s.measured = measured_part();
-    s.held_out = own_test() ? "val" : s.measured;
+    s.held_out = own_test() ? kValidationPart : s.measured;
     s.ranks = rows.train.ranked;
     if (std::filesystem::is_regular_file(config.data)) s.example = shell_word(config.data);
     s.batch_size = rows.train.count();
     s.epochs = s.steps = 1;
     s.planned_bytes = static_cast<size_t>(told_cost.bytes);
     s.notes.insert(s.notes.begin(), rows.notes.begin(), rows.notes.end());
-    if (rows.test.count() == 0 && learner.reads_held_out(config) && !compares) {
+    if (rows.held_out.count() == 0 && learner.reads_held_out(config) && !compares) {
       const auto trees = learner.tree_work(config, rows);
       s.notes.push_back(cat("there is no validation set for early stopping",
                             trees ? cat(": all ", trees->rounds, " rounds are fitted (--rounds)") : std::string()));
@@ -312,22 +312,13 @@ struct RowRun : train::Prepared {
   store::Bundle bundle(const train::RunPosition& place) const override {
     store::Bundle b;
     b.classes = class_names;
-    b.provenance = train::provenance(config, fingerprint, place.step, place.test);
+    b.provenance = train::provenance(config, fingerprint, place.step, place.test, measured_part());
     b.provenance["target"] = rows.target;
-    if (measured_part() == kValidation) {  // these figures are of rows that the fit used
-      for (const char* figure : {"loss", "top1"}) {
-        auto entry = b.provenance.extract(cat("test_", figure));
-        if (entry.empty()) continue;
-        entry.key() = cat("val_", figure);
-        b.provenance.insert(std::move(entry));
-      }
-    }
     if (!own_test()) b.provenance["held_out"] = measured_part();
     if (judged()) metrics::write_metric(metric, b.provenance);
     if (!config.test.empty()) b.provenance["test_data"] = train::base_name(config.test);
     if (!config.columns.empty()) b.provenance["columns"] = config.columns;
     if (config.header != train::Config().header) b.provenance["header"] = config.header;
-    if (!config.group_column.empty()) b.provenance["group_column"] = config.group_column;
     if (!config.split_by.empty()) b.provenance["split_by"] = config.split_by;
     b.learner = fitting.fitted_by().name();
     b.threshold = fitting.threshold();
@@ -350,7 +341,7 @@ struct RowRun : train::Prepared {
   const train::Result& result() const override { return fitting.so_far(); }
 
   // The rows on which the run's figures are measured.
-  const store::Rows& measured() const { return own_test() ? rows.own_test : rows.test; }
+  const store::Rows& measured() const { return own_test() ? rows.own_test : rows.held_out; }
   bool own_test() const { return rows.own_test.values.defined(); }
   // True if a threshold is chosen, on rows that no model was fitted to: those of the folds, or the held-out ones.
   bool chooses_threshold() const {
@@ -361,7 +352,7 @@ struct RowRun : train::Prepared {
   // a test set.
   std::string measured_part() const {
     const bool used = !compares && (learner.reads_held_out(config) || chooses_threshold());
-    return used && !own_test() && rows.test.count() > 0 ? kValidation : "test";
+    return used && !own_test() && rows.held_out.count() > 0 ? kValidationPart : "test";
   }
   // The configuration, with the learner's name if it names no model.
   train::Config named(train::Config c) const {
@@ -433,8 +424,8 @@ void RowFit::train(train::RunRecorder& to, train::Observer& observer) {
   if (run_.compares && so_far_.interrupted()) model_ = on_folds_;  // a whole fit, on most of the rows
   train::RunPosition place;
   place.step = so_far_.steps;
-  const Array answers = answers_to(run_.rows.test);
-  choose_threshold(answers, run_.rows.test.truth());
+  const Array answers = answers_to(run_.rows.held_out);
+  choose_threshold(answers, run_.rows.held_out.truth());
   const store::Rows& measured = run_.measured();
   so_far_.measured = run_.measured_part();
   if (measured.count() > 0) {
@@ -481,8 +472,8 @@ void RowFit::fit(const Candidate& chosen, train::RunRecorder& to, train::Observe
             .test = round.test,
             .best = false,
             .seconds = seconds};
-    if (!last.test && run_.rows.test.count() > 0) {
-      last.test = figures_of(round.model->run(run_.rows.test.values), run_.rows.test);
+    if (!last.test && run_.rows.held_out.count() > 0) {
+      last.test = figures_of(round.model->run(run_.rows.held_out.values), run_.rows.held_out);
     }
     last.best = round.best ? *round.best : last.test && place.improves(usual_score(*last.test));
     to.trained(last.train, 1, last.seconds);
@@ -608,13 +599,14 @@ train::MeasuredRows RowLearner::rows_to_measure(const store::Bundle& bundle, con
   }
   const bool trained_here = cat(data.fingerprint) == on.fingerprint;
   // Other data than that of training is measured whole: none of it was seen.
-  out.rows = request.split == "train" ? data.train : data.test;
+  out.rows = request.split == "train" ? data.train : data.held_out;
   if (!trained_here && !asked && request.split != "train") {
-    out.rows = joined(data.train, data.test);
+    out.rows = joined(data.train, data.held_out);
+    out.part = "all";
     out.note = cat(out.note, out.note.empty() ? "" : "; ", "all ", out.rows.count(), " rows of ", out.data,
                    " are evaluated: the model was trained on other data");
   }
-  if (request.split == "test" && trained_here && said("held_out") == kValidation) out.part = kValidation;
+  if (request.split == "test" && trained_here && said("held_out") == kValidationPart) out.part = kValidationPart;
   if (out.rows.count() == 0) {
     const bool none_left = trained_here && source.val_split == 0 && request.split != "train";
     fail(ErrorKind::usage, "--split", "no row of ", out.data,
@@ -651,7 +643,7 @@ train::Measurement RowLearner::measure(store::Bundle bundle, const std::string& 
                          .part = measured.part};
   out.figures.seconds = seconds_since(start);
   const metrics::Metric own = metrics::read_metric(bundle.provenance).value_or(metrics::Metric());
-  const metrics::ScoreOptions options{.threshold = bundle.threshold, .first = own};
+  const metrics::ScoreOptions options{.thresholds = bundle.threshold, .first = own};
   const metrics::Truth truth = measured.rows.truth();
   out.scores = metrics::scores_of(answers, truth, options);
   for (const std::string& note : metrics::notes_on_scores(answers, truth, options)) request.note(note);

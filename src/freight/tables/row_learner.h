@@ -19,7 +19,7 @@ class RankWork;
 struct RowData {
   store::RowShape shape;                   // the columns and classes
   std::string target;                      // the target column
-  store::Rows train, test;                 // the training set and the held-out rows
+  store::Rows train, held_out;             // the training set, and the rows held out from it
   store::Rows own_test = {};               // rows of the source's test set; no rows if it has none
   std::vector<std::string> notes;          // on how the data was read and split
   std::vector<std::string> warnings = {};  // on columns that leak the target or are useless
@@ -79,6 +79,7 @@ struct Candidate {
   const RowLearner* learner = nullptr;  // which fits it
   train::Config config;                 // with the settings to try
   std::string settings = {};            // settings that differ from the requested ones, as flags: "--lr 0.05"
+  bool reference = false;               // measured beside the others, and never chosen
 };
 
 // A learner whose samples are rows of named columns (docs/extend/learner.md).

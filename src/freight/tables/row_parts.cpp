@@ -30,7 +30,7 @@ RowData parted(const RowData& data, const store::Rows& train, const store::Rows&
   return {.shape = data.shape,
           .target = data.target,
           .train = train,
-          .test = held_out,
+          .held_out = held_out,
           .notes = {},
           .fingerprint = data.fingerprint,
           .together = data.together};

@@ -82,12 +82,12 @@ class Comparison {
   void measure_whole(const std::vector<Candidate>& candidates, double end) {
     for (size_t i = 0; i < candidates.size(); ++i) {
       const Candidate& c = candidates[i];
-      if (over(end)) {
+      if (over(end) && !c.reference) {
         if (!stopped_) board_.left_out.push_back(cat(name_of(c), ": not reached within the time budget"));
         continue;
       }
       const double share = std::max(end - now(), 0.0) / static_cast<double>(candidates.size() - i);
-      if (const auto m = tried(c, r_.folds, 1, now() + share)) enter(c, *m);
+      if (const auto m = tried(c, r_.folds, 1, c.reference ? kForever : now() + share)) enter(c, *m);
     }
   }
 
@@ -175,7 +175,7 @@ class Comparison {
       if (stopped_ && something) break;  // an incomplete fit, when there are complete ones
       m.fit_seconds += now() - before;
       m.rows = part.train.count();
-      take(m, c, *model, part.test);
+      take(m, c, *model, part.held_out);
       m.models.push_back(model);
     }
     if (m.scores.empty()) {
@@ -218,6 +218,7 @@ class Comparison {
   // Takes note of a candidate that was measured on all rows; of equally good ones the first stays the best.
   void enter(const Candidate& c, const FoldFigures& m) {
     board_.standings.push_back(standing(c, m, true));
+    if (c.reference) return;
     if (best_ && !better_on_shared_folds(r_.metric, m.scores, best_->scores)) return;
     best_ = m;
     winner_ = c;

@@ -46,13 +46,13 @@ void broadcast(job::Ranks& ranks, const store::Rows& rows) {
 
 void send_fit(job::Ranks& ranks, const train::Config& config, const RowData& data) {
   Json j = {{"config", to_json(config)}, {"target", data.target},          {"classes", data.shape.classes},
-            {"columns", Json::array()},  {"train", described(data.train)}, {"test", described(data.test)}};
+            {"columns", Json::array()},  {"train", described(data.train)}, {"held_out", described(data.held_out)}};
   for (const store::Column& c : data.shape.columns) {
     j["columns"].push_back({{"name", c.name}, {"categories", c.words}, {"levels", c.levels}});
   }
   ranks.from_first(j.dump(-1, ' ', false, Json::error_handler_t::replace));
   broadcast(ranks, data.train);
-  broadcast(ranks, data.test);
+  broadcast(ranks, data.held_out);
 }
 
 SharedFit receive_fit(job::Ranks& ranks, const train::Config& config) {
@@ -70,9 +70,9 @@ SharedFit receive_fit(job::Ranks& ranks, const train::Config& config) {
                                       .levels = c.at("levels").get<std::vector<std::string>>()});
   }
   out.data.train = room_for(j.at("train"));
-  out.data.test = room_for(j.at("test"));
+  out.data.held_out = room_for(j.at("held_out"));
   broadcast(ranks, out.data.train);
-  broadcast(ranks, out.data.test);
+  broadcast(ranks, out.data.held_out);
   return out;
 }
 

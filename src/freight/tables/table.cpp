@@ -16,6 +16,7 @@
 #include "freight/data/cells.h"
 #include "freight/data/columns.h"
 #include "freight/data/dataset.h"
+#include "freight/data/groups.h"
 #include "freight/data/table_set.h"
 #include "freight/io/digest.h"
 #include "freight/io/file.h"
@@ -90,7 +91,7 @@ class TableReader {
     choose_levels();
     const store::TableRows rows(out_.shape.columns, cells_, places_);
     out_.train = rows_of(rows, false);
-    out_.test = rows_of(rows, true);
+    out_.held_out = rows_of(rows, true);
     out_.fingerprint = fingerprint();
     if (source_.known) return;
     learn_ranges();
@@ -329,7 +330,7 @@ class TableReader {
 
   std::vector<bool> held_out(double share) const {
     if (source_.whole || share == 0) return std::vector<bool>(static_cast<size_t>(cells_.rows()), false);
-    if (group_) return hold_out_groups(numbered(cells_.columns[*group_], cells_.rows()), share, source_.seed);
+    if (group_) return data::hold_out_groups(numbered(cells_.columns[*group_], cells_.rows()), share, source_.seed);
     if (order_) return hold_out_last(times(), share);
     return data::hold_out(labels_, std::max<size_t>(out_.shape.classes.size(), 1), share, source_.seed);
   }
@@ -375,7 +376,7 @@ class TableReader {
            group_   ? "--group-column"
            : order_ ? "--split-by"
                     : "--val-split",
-           "of ", held_out_.size(), " rows ", count, " are for validation: expected some in either split",
+           "of ", held_out_.size(), " rows ", count, " are held out: expected some in either split",
            rare ? cat("; column ", out_.target, " has ", out_.shape.classes.size(), " classes, of too few rows each")
                 : std::string());
     }
@@ -383,7 +384,7 @@ class TableReader {
       out_.notes.push_back("no validation set: the test set is another file, and folds guide the training");
       return;
     }
-    out_.notes.push_back(cat(count, " of ", held_out_.size(), " rows are for validation",
+    out_.notes.push_back(cat(count, " of ", held_out_.size(), " rows are held out",
                              set_.test.empty() ? "" : ", which guide the training",
                              group_   ? cat(", by groups of ", cells_.columns[*group_].name)
                              : order_ ? cat(", the last by ", cells_.columns[*order_].name)

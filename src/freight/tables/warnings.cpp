@@ -106,7 +106,7 @@ void warn_of_leaks(const RowData& data, std::vector<std::string>& warnings) {
 
 void warn_of_rare_classes(const RowData& data, std::vector<std::string>& warnings) {
   std::vector<int64_t> train(data.shape.classes.size()), all(data.shape.classes.size());
-  for (const store::Rows* part : {&data.train, &data.test}) {
+  for (const store::Rows* part : {&data.train, &data.held_out}) {
     const auto* label = part->labels.data<int64_t>();
     for (int64_t i = 0; i < part->count(); ++i) {
       ++all[static_cast<size_t>(label[i])];
@@ -163,7 +163,7 @@ std::vector<std::string> warnings_of(const RowData& data) {
   std::vector<std::string> warnings;
   warn_of_leaks(data, warnings);
   if (data.train.classification()) warn_of_rare_classes(data, warnings);
-  warn_of_missing(data, data.test, "validation set", warnings);
+  warn_of_missing(data, data.held_out, "validation set", warnings);
   warn_of_missing(data, data.own_test, "test set", warnings);
   return warnings;
 }

@@ -122,7 +122,7 @@ class TreeFit {
         threads_(cat(config.deterministic ? 1 : thread_count())),
         seconds_(config.fit_seconds),
         train_{data.train, shares(data.train)},
-        test_{data.test, shares(data.test)} {
+        test_{data.held_out, shares(data.held_out)} {
     if (config.metric != "auto" || data.train.ranked) metric_ = train::metric_for(config, data.shape.classes.size());
     library_.hear_warnings();
     if (!data.folder.empty() && !(library.version() < kOldestPages)) pages_.emplace();
@@ -198,10 +198,10 @@ class TreeFit {
       if (on && !asked && fitted_ % period != 0) continue;
       Round round{.number = fitted_, .of = settings_.rounds};
       round.loss = evaluate(answers(train_, FitStep::answer_train), data_.train).loss;
-      if (data_.test.count() > 0) {
+      if (data_.held_out.count() > 0) {
         const Array held_out = answers(test_, FitStep::answer_test);
-        round.test = evaluate(held_out, data_.test);
-        if (metric_) round.test->metric = metrics::score_of(*metric_, held_out, data_.test.truth());
+        round.test = evaluate(held_out, data_.held_out);
+        if (metric_) round.test->metric = metrics::score_of(*metric_, held_out, data_.held_out.truth());
       }
       round.best = settings_.early_stop > 0 ? std::optional(best_ > last_told)
                    : round.test             ? std::nullopt
@@ -288,16 +288,16 @@ class TreeFit {
   XgboostHandle held_out_share() const {
     const int64_t begin = begin_of(test_), end = end_of(test_);
     if (begin == end) return nullptr;
-    return matrix_of(library_, columns_, rows_between(data_.test, begin, end), threads_);
+    return matrix_of(library_, columns_, rows_between(data_.held_out, begin, end), threads_);
   }
   // XGBoost predicts more slowly from bins than from values.
   XgboostHandle held_out_matrix() const {
-    if (data_.test.count() == 0) return nullptr;
-    if (pages_) return in_pages(data_.test, {}, "test");
+    if (data_.held_out.count() == 0) return nullptr;
+    if (pages_) return in_pages(data_.held_out, {}, "test");
     const std::vector<float> alike;
     if (!data_.folder.empty())
-      return binned_matrix(library_, columns_, data_.test, {.weights = alike, .threads = threads_});
-    return matrix_of(library_, columns_, data_.test, threads_);
+      return binned_matrix(library_, columns_, data_.held_out, {.weights = alike, .threads = threads_});
+    return matrix_of(library_, columns_, data_.held_out, threads_);
   }
   XgboostHandle in_pages(const store::Rows& rows, const std::vector<float>& weights, const char* name) const {
     return paged_matrix(library_, columns_, rows,
@@ -366,7 +366,7 @@ class TreeFit {
 
   // The metric of the held-out rows, negated if higher is better.
   double score_as_loss(const Array& found) const {
-    const std::optional<double> score = metrics::score_of(*metric_, found, data_.test.truth());
+    const std::optional<double> score = metrics::score_of(*metric_, found, data_.held_out.truth());
     if (!score) {
       fail(ErrorKind::data, "--metric", "the validation rows have no ", metric_->name,
            ": they are of one class, or all equal; --early-stop 0 fits without it");
@@ -375,13 +375,13 @@ class TreeFit {
   }
 
   double loss_of(const Array& found) const {
-    const int64_t n = data_.test.count(), k = found.shape()[1];
+    const int64_t n = data_.held_out.count(), k = found.shape()[1];
     double loss = 0, all = 0;
     for (int64_t i = 0; i < n; ++i) {
-      const bool classes = data_.test.classification();
-      const double label = classes ? static_cast<double>(data_.test.labels.data<int64_t>()[i])
-                                   : static_cast<double>(data_.test.labels.data<float>()[i]);
-      const double w = weight(data_.test, i);
+      const bool classes = data_.held_out.classification();
+      const double label = classes ? static_cast<double>(data_.held_out.labels.data<int64_t>()[i])
+                                   : static_cast<double>(data_.held_out.labels.data<float>()[i]);
+      const double w = weight(data_.held_out, i);
       loss += w * tree_loss(settings_, found.data<float>() + i * k, label);
       all += w;
     }

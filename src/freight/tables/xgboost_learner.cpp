@@ -89,7 +89,7 @@ train::Cost TreeLearner::cost(const train::Config& c, const RowData& data) const
   const auto width = static_cast<double>(data.shape.columns.size());
   const double cells = static_cast<double>(data.train.count()) * width;
   const bool binned = !on_gpu(c.backend) && can_be_binned(data.train);
-  const double held = static_cast<double>(data.test.count()) * width;
+  const double held = static_cast<double>(data.held_out.count()) * width;
   if (data.together) {
     check_ranks(library, data, settings);
     // In addition to its share, a rank makes bins of all rows to find their borders.

@@ -150,7 +150,7 @@ TreeSettings tree_settings(const train::Config& c, const RowData& data, const Xg
                  .quantile = c.quantile,
                  .tweedie_power = c.tweedie_power};
   check_objective(c, data, library, s.objective);
-  if (data.test.count() == 0) {
+  if (data.held_out.count() == 0) {
     if (c.early_stop > 0) {
       refuse_value("--early-stop", cat(c.early_stop), "it needs a validation set, and --val-split 0 leaves none");
     }

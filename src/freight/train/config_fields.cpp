@@ -217,7 +217,7 @@ std::vector<Field> make_fields() {
        {.one_of = {"auto", "classes", "values", "counts", "ranking", "multilabel"},
         .synonyms = {{"classification", "classes"}, {"regression", "values"}, {"count", "counts"}}}},
       {kTables, "--group-column", "tables.group_column", &C::group_column,
-       "group (or query) column: rows of a group are split and ranked together; it is not a feature", {}, {}, "COL"},
+       "group (or query) column of tables and lists: rows of a group are split, and ranked, together; it is not a feature", {}, {}, "COL"},
       {kTables, "--split-by", "tables.split_by", &C::split_by,
        "split by time: validate on the last rows by this column of times or numbers, not on random rows", {}, {}, "COL"},
 
@@ -273,8 +273,8 @@ std::vector<Field> make_fields() {
       {kCommon, "--folds", "tables.folds", &C::folds,
        "cross-validation folds before the fit on all training rows (0: none; 5 for auto and --tune)", between(0, 100)},
       changeable({.group = kCommon, .names = "--threshold", .key = "tables.threshold", .member = &C::threshold,
-       .help = "decision threshold for the second of two classes: a probability, or recall=0.95 or precision=0.9, which "
-               "chooses it on the validation set (0: 0.5, or the best for --metric accuracy and f1)",
+       .help = "decision threshold for the second of two classes, or for each of several labels: a probability, or recall=0.95 "
+               "or precision=0.9, which chooses it on the validation set (0: 0.5, or the best for --metric accuracy and f1)",
        .limits = from_below(0, 1), .value = "P|recall=R|precision=P", .rule = &C::threshold_rule}),
       changeable({kCommon, "--calibration", "calibration", &C::calibration,
        "temperature: scale a network's logits so that its probabilities fit the validation set; saved with the model",

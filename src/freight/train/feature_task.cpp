@@ -37,16 +37,20 @@ std::string given_of(const GivenFlags& flags) {
   return join(names, ", ");
 }
 
-// The augmentation flags that show a sample in another way in every epoch.
-std::string changes_of(const Config& c, bool files) {
-  return given_of({{"random crops (--no-random-crop)", files && c.random_crop},
-                   {"--shift", c.shift > 0},
-                   {"--crop-padding", c.crop_padding > 0},
-                   {"--flip", c.flip},
-                   {"--color-jitter", c.color_jitter > 0},
-                   {"--hue-jitter", c.hue_jitter > 0},
-                   {"--rand-augment", c.rand_augment > 0},
-                   {"--random-erase", c.random_erase > 0}});
+// The flags that turn the augmentation off which shows a sample in another way in every epoch; "" where there is none.
+std::string without_changes(const Config& c, bool files) {
+  std::string flags;
+  for (const auto& [flag, given] : GivenFlags{{"--no-random-crop", files && c.random_crop},
+                                              {"--shift 0", c.shift > 0},
+                                              {"--crop-padding 0", c.crop_padding > 0},
+                                              {"--no-flip", c.flip},
+                                              {"--color-jitter 0", c.color_jitter > 0},
+                                              {"--hue-jitter 0", c.hue_jitter > 0},
+                                              {"--rand-augment 0", c.rand_augment > 0},
+                                              {"--random-erase 0", c.random_erase > 0}}) {
+    if (given) flags += cat(flags.empty() ? "" : " ", flag);
+  }
+  return flags;
 }
 
 Type without_batch(Type t) {
@@ -65,7 +69,8 @@ FeatureTask::FeatureTask(std::unique_ptr<Task> samples, const Request& r)
       model_(r.model),
       samples_(std::move(samples)),
       ranks_(r.ranks),
-      views_(std::max<int64_t>(r.config.augment_views, 1)) {
+      views_(std::max<int64_t>(r.config.augment_views, 1)),
+      numbered_(!samples_->loader_options({})) {
   const Type batch = samples_->batch_types().first;
   train_ = std::make_unique<Part>(Part{batch, finetune::FrozenPart(model_, without_batch(batch))});
   if (c_.tta != "none") return;
@@ -91,14 +96,15 @@ std::string FeatureTask::refusal(const Request& r) const {
   const std::string mixing = given_of({{"--mixup-alpha", c.mixup_alpha > 0}, {"--cutmix-alpha", c.cutmix_alpha > 0}});
   if (!mixing.empty()) return cat(mixing, " mixes samples in every epoch");
   const bool files = samples_->reads_image_files();
-  if (const std::string changes = changes_of(c, files); !changes.empty() && c.augment_views == 0) {
-    return cat(changes, " change samples in every epoch; --augment-views 4 keeps 4 views of each");
+  if (const std::string off = without_changes(c, files); !off.empty() && c.augment_views == 0) {
+    return cat("augmentation changes the samples in each; ", off, " turns it off, --augment-views 4 keeps 4 views");
   }
   if (c.device_data == "yes") return "--device-data yes keeps the samples on the device";
-  if (c.on_bad_sample != "error") return cat("--on-bad-sample ", c.on_bad_sample, " leaves samples out");
+  if (c.on_bad_sample != "error" && !numbered_) return cat("--on-bad-sample ", c.on_bad_sample, " leaves samples out");
   const finetune::FrozenPart& part = train_->frozen;
   if (!part.exists()) return cat("the frozen layers are not the first ones: ", join(part.ends(), ", "));
   if (keeps_test() && !test_->frozen.exists()) return "in evaluation the network has no such part";
+  if (const std::string why = differs_by_length(); !why.empty()) return why;
   const double limit = memory_size("--feature-cache-size", c.feature_cache_size);
   if (bytes() > limit) {
     return cat("they need ", human_bytes(bytes()), ", --feature-cache-size allows ", human_bytes(limit));
@@ -108,6 +114,22 @@ std::string FeatureTask::refusal(const Request& r) const {
   if (4.0 * static_cast<double>(part.width()) / kReadRate > part.flops() / kComputeRate) {
     return cat("reading ", human_bytes(4.0 * static_cast<double>(part.width())),
                " per sample takes longer than computing them");
+  }
+  return {};
+}
+
+std::string FeatureTask::differs_by_length() const {
+  for (const data::LengthCount& l : samples_->lengths().train) {
+    Type shorter = without_batch(train_->batch);
+    if (l.length == shorter.shape[0]) continue;
+    shorter.shape[0] = l.length;
+    const finetune::FrozenPart other(model_, shorter);
+    if (other.width() != train_->frozen.width()) {
+      return cat("their results have another size for each length of texts (one of ", l.length, " tokens gives ",
+                 with_commas(other.width()), " numbers, one of ", train_->batch.shape[1], " ",
+                 with_commas(train_->frozen.width()), ")");
+    }
+    if (other.rest_text() != train_->frozen.rest_text()) return "the layers after them depend on the length of texts";
   }
   return {};
 }
@@ -128,8 +150,10 @@ std::unique_ptr<Task> FeatureTask::around(std::unique_ptr<Task> samples, const R
     without("--feature-cache off");
     return samples;
   }
-  if (!samples->loader_options({}) || !samples->ordered_feed(1)) {
-    without("they are kept for images and arrays alone");
+  if (!samples->ordered_feed(1)) {
+    const bool corpus = samples->unit() == std::string("tok");
+    without(corpus ? "the windows of a corpus begin elsewhere in each"
+                   : "they are kept for images, arrays and documents");
     return samples;
   }
   std::unique_ptr<FeatureTask> task(new FeatureTask(std::move(samples), r));
@@ -201,33 +225,49 @@ bool FeatureTask::fill(Part& part, data::Feed& feed, int64_t view, int64_t sampl
   return true;
 }
 
+bool FeatureTask::fill_numbered(Part& part, Batches which, const finetune::FeatureSet::Poll& poll) const {
+  const int64_t batch = part.batch.shape[0];
+  const auto feed = which == Batches::test ? samples_->test_feed(batch, {}) : samples_->ordered_feed(batch);
+  return part.set->fill(*feed, *samples_->numbers(which, batch, {}), *part.extract, [&](int64_t samples) {
+    if (ranks_) ranks_->agree(ranks_->gather(ranks_->take_request()));
+    return poll(samples);
+  });
+}
+
 bool FeatureTask::fill(const Poll& poll) {
   if (filled_) return true;
   const int64_t all = views_ * train_count() + (keeps_test() ? test_count() : 0);
   const auto polled_after = [&](int64_t before) {
     return [&poll, before, all](int64_t samples) { return poll(before + samples, all); };
   };
+  if (numbered_ && !fill_numbered(*train_, Batches::ordered, polled_after(0))) return false;
   const auto feed = samples_->ordered_feed(train_->batch.shape[0]);
-  for (int64_t view = 0; view < views_; ++view) {
+  for (int64_t view = 0; view < views_ && !numbered_; ++view) {
     if (!fill(*train_, *feed, view, train_count(), polled_after(view * train_count()))) return false;
   }
   train_->extract.reset();  // and its memory
   if (keeps_test()) {
     const nn::Evaluating evaluating(*model_.net);
     Part& part = *test_;
-    const auto tested = samples_->test_feed(part.batch.shape[0], {});
-    if (!fill(part, *tested, 0, test_count(), polled_after(views_ * train_count()))) return false;
+    const auto polled = polled_after(views_ * train_count());
+    if (numbered_) {
+      if (!fill_numbered(part, Batches::test, polled)) return false;
+    } else if (!fill(part, *samples_->test_feed(part.batch.shape[0], {}), 0, test_count(), polled)) {
+      return false;
+    }
     part.extract.reset();
   }
   return filled_ = true;
 }
 
 std::unique_ptr<data::Feed> FeatureTask::train_feed(const data::Share& share) const {
+  if (numbered_) return train_->set->feed(samples_->numbers(Batches::train, c_.batch_size, share));
   return train_->set->feed(*samples_->loader_options(share));
 }
 
 std::unique_ptr<data::Feed> FeatureTask::test_feed(int64_t batch_size, const data::Share& share) const {
   if (!keeps_test()) return samples_->test_feed(batch_size, share);
+  if (numbered_) return test_->set->feed(samples_->numbers(Batches::test, batch_size, share));
   return test_->set->feed({.batch_size = batch_size, .share = share});
 }
 

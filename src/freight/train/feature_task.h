@@ -44,6 +44,7 @@ class FeatureTask : public Task {
   std::pair<Type, Type> batch_types() const override;
   std::pair<Type, Type> test_types(int64_t batch_size) const override;
   Array fold_labels() const override { return samples_->fold_labels(); }
+  Array fold_groups() const override { return samples_->fold_groups(); }
   data::Source divided(const std::vector<int64_t>& train, const std::vector<int64_t>& held_out) const override {
     return samples_->divided(train, held_out);
   }
@@ -78,6 +79,10 @@ class FeatureTask : public Task {
   double bytes() const;
   void reserve(const std::string& folder);
   bool fill(Part& part, data::Feed& feed, int64_t view, int64_t samples, const finetune::FeatureSet::Poll& poll) const;
+  // The same for samples that no Loader orders, all by each rank.
+  bool fill_numbered(Part& part, Batches which, const finetune::FeatureSet::Poll& poll) const;
+  // The reason why documents of different lengths cannot share a part of the network; "" where they can.
+  std::string differs_by_length() const;
 
   const Config& c_;
   const models::Model& model_;
@@ -86,6 +91,7 @@ class FeatureTask : public Task {
   std::unique_ptr<Part> test_;  // null if evaluation uses several views of a sample (--tta)
   job::Ranks* ranks_;
   int64_t views_ = 1;
+  bool numbered_;  // samples are found by Task::numbers, not by a Loader
   bool in_memory_ = true, filled_ = false;
 };
 

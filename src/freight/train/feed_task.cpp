@@ -12,16 +12,14 @@ class FeedTask : public Task {
     if (!own.model) {
       fail(ErrorKind::usage, "train", "custom feeds need a custom network: Own::model is empty");
     }
-    if (!feeds_.train || !feeds_.test) {
-      fail(ErrorKind::usage, "train", feeds_.name, " has no feed for ", feeds_.train ? "the test" : "training",
-           ": set both functions of Feeds");
-    }
+    if (!feeds_.train) fail(ErrorKind::usage, "train", feeds_.name, " has no feed for training: set Feeds::train");
     model_ = *own.model;
-    refuse_given({{"--task", c_.task != Config().task}}, "is for lists, arrays and tables, not for custom feeds");
+    refuse_given({{"--task", c_.task != Config().task}, {"--group-column", !c_.group_column.empty()}},
+                 "is for lists, arrays and tables, not for custom feeds");
     set_loss(model_, c_, {});
     refuse_flags();
     look_at(train_feed({}), "train", first_train_);
-    look_at(test_feed(c_.batch_size, {}), "test", first_test_);
+    if (feeds_.test) look_at(test_feed(c_.batch_size, {}), "test", first_test_);
   }
 
   models::Model make_model() const override { return model_; }

@@ -49,12 +49,13 @@ struct Measurement {
   std::vector<metrics::Score> scores = {};  // of models of rows
   std::string data;
   const char* unit = "samples";
-  std::string part = {};  // the evaluated split, if it is not the requested one: "val"
+  // The evaluated split, if it is not the requested one: "val" for a validation set, "all" for data without one.
+  std::string part = {};
 };
 struct MeasuredRows {
   store::Rows rows;
   std::string data, note;
-  std::string part = {};  // "val" if fitting used the held-out rows (RunSummary::measured)
+  std::string part = {};  // as in Measurement
 };
 
 class Learner {

@@ -30,6 +30,7 @@ Loop::Loop(NetRun& run, RunRecorder& record, Observer& observer)
   }
   result_.parameters = finetune::count_parameters(*run_.net->model.net);
   result_.test = place_.test;
+  result_.measured = run_.evaluated_part();
   result_.train_loss = place_.last_loss;
   result_.train_seconds = place_.train_seconds;
   result_.steps = place_.step;
@@ -218,7 +219,7 @@ void Loop::close_epoch() {
   // Nothing was trained here where the run went on with the evaluation alone: then the row is there already.
   if (e.train.samples_per_s > 0) record_.trained(e.train, batches, seconds);
   const bool last = place_.epoch == run_.length.epochs;
-  if (!result_.interrupted() && (last || place_.epoch % run_.config.eval_every == 0)) {
+  if (!result_.interrupted() && run_.task->test_count() > 0 && (last || place_.epoch % run_.config.eval_every == 0)) {
     need_finite();
     e.test = evaluate();
   }
@@ -272,7 +273,7 @@ std::optional<Evaluation> Loop::measure(Evaluator& evaluator) {
     observer_.on_evaluation_progress(done, all);
     return !signals::stop_requested();
   };
-  Evaluation e = evaluator.run(*feed, cat(run_.config.data, ", test"), poll, run_.ranks);
+  Evaluation e = evaluator.run(*feed, cat(run_.config.data, ", ", result_.measured), poll, run_.ranks);
   if (run_.ranks ? stop_asked() : signals::stop_requested()) {
     stopped();
     return std::nullopt;
@@ -342,6 +343,8 @@ void Loop::store() {
   const auto decide_and_store = [&] {
     if (!result_.interrupted() && run_.decides()) {
       run_.decide([&](Evaluator& evaluator) { return measure(evaluator); }, stored.test, result_.decisions);
+    } else if (!result_.interrupted()) {
+      keep_answers(best);
     }
     for (const std::string& line : result_.decisions) record_.note(line);
     if (run_.keeps_predictions && !result_.interrupted()) keep_predictions();
@@ -350,9 +353,18 @@ void Loop::store() {
   result_.model_path = best ? decide_and_store() : run_.net->with_averages(decide_and_store);
   result_.test = stored.test;
   result_.metric_name = run_.metric_name();
+  if (run_.records() && !result_.interrupted()) result_.scores = run_.scores();
   result_.comparison = run_.comparison;
   result_.bad_samples = run_.left_out.samples();
   result_.total_seconds = seconds_since(run_.began);
+}
+
+// Keeps the answers of the stored model, whose evaluation is the last one unless another epoch is the `best`.
+void Loop::keep_answers(bool best) {
+  Evaluator& evaluator = *run_.net->evaluation.evaluator;
+  if (run_.net->keep != Evaluator::Keep::answers || !run_.recorded) return;
+  if (best && !measure(evaluator)) return;
+  run_.stored_answers = evaluator.answers();
 }
 
 // Keeps what the model, as it is stored, predicts for the held-out samples.

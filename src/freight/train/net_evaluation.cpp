@@ -25,9 +25,14 @@ size_t told_classes(const models::Model& model) {
   return classifies ? static_cast<size_t>(model.classes()) : 0;
 }
 
+bool has_labels(const models::Model& model) { return model.loss == models::Loss::multilabel && !model.own.loss; }
+
 bool chooses_threshold(const NetRun& p) {
-  if (told_classes(p.net->model) != 2 || p.config.threshold > 0) return false;
-  return !p.config.threshold_rule.empty() || (p.metric && metrics::has_best_threshold(*p.metric));
+  const bool labels = has_labels(p.net->model);
+  if ((told_classes(p.net->model) != 2 && !labels) || p.config.threshold > 0) return false;
+  if (!p.config.threshold_rule.empty()) return true;
+  // The mean of f1 over the labels is best where each is; the other metrics of labels depend on all together.
+  return p.metric && (labels ? p.metric->name == "macro_f1" : metrics::has_best_threshold(*p.metric));
 }
 
 // Throws Error(data) where the classes of the validation set do not allow the metric, before anything is trained.
@@ -99,12 +104,17 @@ void warn_of_rare_classes(NetRun& p) {
 
 void settle_threshold(NetRun& p) {
   const Config& c = p.config;
-  const bool asked = c.threshold > 0 || !c.threshold_rule.empty();
-  if (const size_t classes = told_classes(p.net->model); asked && classes != 2) {
-    fail(ErrorKind::usage, "--threshold", "is for two classes: ", c.data, " has ",
+  const bool asked = c.threshold > 0 || !c.threshold_rule.empty(), labels = has_labels(p.net->model);
+  if (const size_t classes = told_classes(p.net->model); asked && classes != 2 && !labels) {
+    fail(ErrorKind::usage, "--threshold", "is for two classes, or several labels per sample: ", c.data, " has ",
          classes == 0 ? std::string("no class per sample") : cat(classes, " classes"));
   }
-  if (c.threshold > 0) p.threshold = c.threshold;
+  if (c.threshold == 0) return;
+  if (labels) {
+    p.thresholds.labels.assign(static_cast<size_t>(p.net->model.classes()), c.threshold);
+  } else {
+    p.thresholds.second = c.threshold;
+  }
 }
 
 void settle_calibration(const NetRun& p) {
@@ -142,11 +152,11 @@ void settle_evaluation(NetRun& p) {
     fail(ErrorKind::usage, c.early_stop > 0 ? "--early-stop" : "--metric",
          "stores the weights of the best epoch, and this run writes nothing (PrepareOptions::recorded)");
   }
-  if (p.metric || p.threshold || !c.threshold_rule.empty() || c.class_weight != Config().class_weight) {
+  if (p.metric || p.thresholds.any() || !c.threshold_rule.empty() || c.class_weight != Config().class_weight) {
     warn_of_rare_classes(p);
   }
-  const bool answers =
-      p.keeps_predictions || p.metric || p.threshold || chooses_threshold(p) || c.calibration != Config().calibration;
+  const bool answers = p.keeps_predictions || p.metric || p.thresholds.any() || chooses_threshold(p) ||
+                       c.calibration != Config().calibration;
   if (answers) p.net->keep = Evaluator::Keep::answers;
 }
 
@@ -170,12 +180,12 @@ std::string NetRun::judged_by() const {
 void NetRun::add_figures(Evaluation& e, const Answers& answers) const {
   if (answers.count() == 0) return;
   if (metric) {
-    e.metric = metrics::score_of(*metric, answers.outputs, answers.targets, threshold)
+    e.metric = metrics::score_of(*metric, answers.outputs, answers.targets, thresholds)
                    .value_or(std::numeric_limits<double>::quiet_NaN());
   }
-  if (threshold) {
+  if (thresholds.second) {
     const metrics::Metric accuracy{.name = "accuracy", .higher = true};
-    e.top1 = 100 * metrics::score_of(accuracy, answers.outputs, answers.targets, threshold).value_or(0);
+    e.top1 = 100 * metrics::score_of(accuracy, answers.outputs, answers.targets, thresholds).value_or(0);
   }
 }
 
@@ -194,15 +204,16 @@ bool NetRun::decides() const { return config.calibration != Config().calibration
 bool NetRun::decide(const Measure& measure, Evaluation& test, std::vector<std::string>& said) {
   const auto evaluated = [&](Evaluator& evaluator) {
     const std::optional<Evaluation> e = measure(evaluator);
-    if (e) test = *e;
-    return e.has_value();
+    if (!e) return false;
+    test = *e;
+    stored_answers = evaluator.answers();
+    return true;
   };
   Evaluator* evaluator = net->evaluation.evaluator.get();
   std::unique_ptr<Evaluator> scaled;  // at the temperature
   if (!evaluated(*evaluator)) return false;
   if (config.calibration != Config().calibration) {
-    const Answers& answers = evaluator->answers();
-    net->model.temperature = metrics::best_temperature(answers.outputs, answers.targets);
+    net->model.temperature = metrics::best_temperature(stored_answers.outputs, stored_answers.targets);
     if (net->model.temperature == 1) {
       said.emplace_back("temperature 1: every validation sample is predicted correctly, so none is the best");
     } else {
@@ -215,18 +226,55 @@ bool NetRun::decide(const Measure& measure, Evaluation& test, std::vector<std::s
     }
   }
   if (!chooses_threshold(*this)) return true;
-  const Answers& answers = evaluator->answers();
+  const double before = test.metric.value_or(0);
+  choose_thresholds(said);
+  add_figures(test, stored_answers);
+  if (metric && thresholds.any() && *test.metric != before) {
+    said.push_back(cat("validation ", metric->name, " ", fixed(before, 4), " becomes ", fixed(*test.metric, 4),
+                       " by the threshold"));
+  }
+  return true;
+}
+
+std::vector<metrics::Score> NetRun::scores() const {
+  if (stored_answers.count() == 0) return {};
+  const Type targets{stored_answers.targets.dtype(), stored_answers.targets.shape()};
+  const bool classes = targets.dtype == DType::i64 && targets.shape.rank() == 1;
+  if (!classes && targets.dtype != DType::f32 && targets.dtype != DType::u8) return {};
+  constexpr int64_t kDraws = 400, kFewest = 100, kMostDrawn = 8'000'000;
+  const int64_t draws = std::clamp<int64_t>(kMostDrawn / stored_answers.count(), kFewest, kDraws);
+  return metrics::scores_of(
+      stored_answers.outputs, stored_answers.targets,
+      {.thresholds = thresholds, .first = metric.value_or(metrics::Metric()), .draws = static_cast<int>(draws)});
+}
+
+void NetRun::choose_thresholds(std::vector<std::string>& said) {
+  const std::string by =
+      cat(", by ", config.threshold_rule.empty() ? metric->name : config.threshold_rule, " on the validation set");
+  if (has_labels(net->model)) {
+    std::vector<metrics::UnmetLabel> unmet;
+    thresholds.labels =
+        metrics::label_thresholds(config.threshold_rule, stored_answers.outputs, stored_answers.targets, unmet);
+    std::vector<std::string> all;
+    for (size_t c = 0; c < thresholds.labels.size(); ++c) {
+      all.push_back(cat(class_names.at(c), " ", fixed(thresholds.labels[c], 4)));
+    }
+    constexpr size_t kMost = 8;
+    said.push_back(cat("thresholds ", join_first(all, kMost), by));
+    for (const metrics::UnmetLabel& label : unmet) {
+      said.push_back(cat("warning: label ", class_names.at(static_cast<size_t>(label.label)), ": ", label.why,
+                         "; its threshold is 0.5"));
+    }
+    return;
+  }
   try {
-    threshold = metrics::chosen_threshold(config.threshold_rule, metric.value_or(metrics::Metric()), answers.outputs,
-                                          answers.targets);
-    said.push_back(cat("threshold ", fixed(*threshold, 4), " for class ", class_names.at(1), ", by ",
-                       config.threshold_rule.empty() ? metric->name : config.threshold_rule, " on the validation set"));
+    thresholds.second = metrics::chosen_threshold(config.threshold_rule, metric.value_or(metrics::Metric()),
+                                                  stored_answers.outputs, stored_answers.targets);
+    said.push_back(cat("threshold ", fixed(*thresholds.second, 4), " for class ", class_names.at(1), by));
   } catch (const Error& e) {  // a network that took hours is stored all the same
     if (e.kind() != ErrorKind::data) throw;
     said.push_back(cat("warning: ", e.what(), "; the model is saved without a threshold"));
   }
-  add_figures(test, answers);
-  return true;
 }
 
 }  // namespace freight::train

@@ -27,8 +27,10 @@ namespace {
 constexpr const char* kFoldsDir = "folds";
 
 std::vector<int64_t> fold_of_samples(const NetRun& run) {
-  return metrics::folds_of({.labels = run.task->fold_labels()},
-                           {.folds = run.config.folds, .seed = static_cast<uint64_t>(run.config.seed)});
+  const Array groups = run.task->fold_groups();
+  return metrics::folds_of(
+      {.labels = run.task->fold_labels(), .groups = groups.defined() ? std::optional(groups) : std::nullopt},
+      {.folds = run.config.folds, .seed = static_cast<uint64_t>(run.config.seed)});
 }
 
 // The figure of the folds: that of --metric; else a usual one of the kind of target.
@@ -106,7 +108,7 @@ class Folds {
     if (result.interrupted()) return false;
     const Answers& answers = result.held_out;
     FREIGHT_CHECK(answers.count() == static_cast<int64_t>(held_out.size()), "a prediction for each held-out sample");
-    const auto score = metrics::score_of(metric_, answers.outputs, answers.targets, run_.threshold);
+    const auto score = metrics::score_of(metric_, answers.outputs, answers.targets, run_.thresholds);
     if (score && !std::isfinite(*score)) fail(ErrorKind::diverged, name, "has no finite ", metric_.name);
     if (score) scores_.push_back(*score);
     seconds_ += result.train_seconds;
@@ -170,7 +172,7 @@ class Folds {
       comparison.lines.push_back(cat("out-of-fold predictions: ", path));
     }
     for (const metrics::Score& s :
-         metrics::scores_of(all.outputs, all.targets, {.threshold = run_.threshold, .first = metric_})) {
+         metrics::scores_of(all.outputs, all.targets, {.thresholds = run_.thresholds, .first = metric_})) {
       if (s.name == metric_.name) {
         comparison.lines.push_back(
             cat(s.name, " of all out-of-fold predictions: ", significant(s.value, 4), "  ", interval_text(s)));
@@ -210,14 +212,14 @@ class Folds {
       const float* const y = all.outputs.data<float>() + row * k;
       text += cat(io::csv_field(names[i]), ",", fold_of_[i] + 1);
       if (kind == DType::i64) {
-        const int64_t predicted = metrics::predicted_class(y, k, run_.threshold);
+        const int64_t predicted = metrics::predicted_class(y, k, run_.thresholds.second);
         text += cat(",", class_name(all.targets.data<int64_t>()[row]), ",", class_name(predicted), ",", y[predicted]);
       } else if (kind == DType::f32) {
         for (int64_t c = 0; c < k; ++c) text += cat(",", all.targets.data<float>()[row * k + c], ",", y[c]);
       } else {
         const uint8_t* const has = all.targets.data<uint8_t>() + row * k;
         text += cat(",", label_names([&](int64_t c) { return has[c] != 0; }), ",",
-                    label_names([&](int64_t c) { return y[c] > 0.5f; }));
+                    label_names([&](int64_t c) { return static_cast<double>(y[c]) > run_.thresholds.of_label(c); }));
       }
       text += "\n";
     }

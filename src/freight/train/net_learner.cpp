@@ -194,6 +194,7 @@ void place_data(NetRun& p, double device_memory) {
 // Ranks evaluate in the same batches, also where the steps beside which they do it are not alike.
 void plan_evaluation(NetRun& p) {
   const int64_t count = p.task->test_count();
+  if (count == 0) return;  // a program that holds nothing out
   const auto types = [&](int64_t batch_size) { return p.task->test_types(batch_size); };
   p.net->plan_evaluation(count, types);
   if (!p.ranks || (p.ranks->weights().empty() && !p.ranks->unlike())) return;
@@ -299,7 +300,7 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   need_flags_of({.kind = FlagKind::network,
                  .name = "a network",
                  .flags = {"--task", "--metric", "--early-stop", "--min-improvement", "--class-weight", "--threshold",
-                           "--calibration", "--folds"}},
+                           "--calibration", "--folds", "--group-column"}},
                 c, flag_is_given);
   const store::ComputeType compute = store::compute_type(c.precision, c.backend);
   p.precision_note = compute.note;
@@ -353,16 +354,31 @@ void add_scores(Measurement& out, const store::Bundle& bundle, const Answers& an
   const int64_t outputs = bundle.model.classes();
   const bool many = outputs > kMostColumns;
   if (answers.count() == 0 || (many && models::regresses(bundle.model.loss))) return;
-  metrics::ScoreOptions options{.threshold = bundle.threshold,
+  metrics::ScoreOptions options{.thresholds = bundle.thresholds(),
                                 .first = metrics::read_metric(bundle.provenance).value_or(metrics::Metric())};
   if (bundle.multilabel() && many) options.draws = 0;  // intervals would take minutes
   if (!many) options.columns = bundle.multilabel() ? bundle.classes : bundle.targets;
   out.scores = metrics::scores_of(answers.outputs, answers.targets, options);
   for (const std::string& line : metrics::notes_on_scores(answers.outputs, answers.targets, options)) note(line);
+  constexpr double kRounding = 1e-3;
+  for (const metrics::Score& s : out.scores) {
+    if (s.name != "log_loss" || bundle.model.loss != models::Loss::cross_entropy) continue;
+    if (s.value > (1 - kRounding) * out.figures.loss) continue;
+    note(
+        "log_loss is the same loss, of probabilities of at least 1e-38; loss is computed before they are rounded to 0");
+  }
   if (!bundle.threshold) return;
   const auto accuracy =
       metrics::score_of({.name = "accuracy", .higher = true}, answers.outputs, answers.targets, bundle.threshold);
   if (accuracy) out.figures.top1 = 100 * *accuracy;
+}
+
+// The name of the evaluated part of the data. `set`: a data::Dataset or data::TextSet.
+template <class Set>
+std::string name_of_part(const Set& set, const MeasureRequest& r, bool decided) {
+  if (r.split == "train") return r.split;
+  if (set.validation || decided) return kValidationPart;
+  return set.undivided ? "all" : "test";
 }
 
 // Evaluates a saved network of texts or of samples.
@@ -403,21 +419,26 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
   const auto note = [&](const std::string& said) {
     if (!said.empty()) r.note(said);
   };
+  // A test set by which training chose the epoch or a threshold is no test set any more.
+  const auto held_out = bundle.provenance.find("held_out");
+  const bool decided = held_out != bundle.provenance.end() && held_out->second == kValidationPart;
   if (text) {
     const data::TextSet& set = measured.texts;
     note(set.train.note);
     if (r.split != "train") note(set.test.note);
     const data::TextPart& part = r.split == "train" ? set.train : set.test;
     out.unit = set.corpus() ? "tokens" : "documents";
+    out.part = name_of_part(set, r, decided && cat(data::fingerprint(set.train)) == on.fingerprint);
     if (r.ranks) r.ranks->need_equal("data", cat(out.data, " ", data::fingerprint(part)));
     const auto feed = data::share_of(evaluation_feed(set, part, bundle, r.batch_size), share_of_batches(r.ranks));
-    out.figures = evaluator.run(*feed, cat(out.data, ", ", r.split), r.poll, r.ranks);
+    out.figures = evaluator.run(*feed, cat(out.data, ", ", out.part), r.poll, r.ranks);
     add_scores(out, bundle, evaluator.answers(), note);
     return out;
   }
   data::Dataset set = r.split == "train" ? measured.samples.train : measured.samples.test;
   note(measured.samples.train.note);
   if (r.split != "train") note(set.note);
+  out.part = name_of_part(set, r, decided && cat(measured.samples.train.fingerprint()) == on.fingerprint);
   data::leave_out_nonfinite(set, bad);
   if (r.ranks) r.ranks->need_equal("data", cat(out.data, " ", set.fingerprint()));
   adapt(set, bundle);
@@ -457,6 +478,7 @@ Planned NetRun::planned() const {
   planned.test_count = task->test_count();
   planned.data_bytes = data ? data->bytes() : 0;
   planned.kept_bytes = task->kept_bytes() + net->step->kept_bytes();
+  planned.images_in_files = task->reads_image_files();
   planned.ranks = ranks ? ranks->world() : 1;
   planned.lengths = task->lengths();
   planned.writes = records();
@@ -523,9 +545,8 @@ RunSummary NetRun::summary() const {
   s.unit = task->unit();
   s.example = task->example();
   s.sample_set = task->sample_set();
-  if (task->test_apart()) s.held_out = "val";
-  // Samples that decide when training ends, or what is stored, are no test set.
-  s.validates = task->validates() || stores_best() || decides();
+  s.held_out = s.measured = evaluated_part();
+  s.test_apart = task->test_apart();
   s.batch_size = config.batch_size;
   s.grad_accum = config.grad_accum;
   s.devices = ranks ? ranks->world() : 1;
@@ -555,13 +576,19 @@ std::string NetRun::description() const {
 
 store::Bundle NetRun::bundle(const RunPosition& place) const {
   store::Bundle b{net->model, task->preprocessing(), class_names,
-                  provenance(config, fingerprint, place.step, place.test)};
-  b.threshold = threshold;
+                  provenance(config, fingerprint, place.step, place.test, evaluated_part())};
+  b.threshold = thresholds.second;
+  b.label_thresholds = thresholds.labels;
   b.targets = task->targets();
   if (config.task != Config().task) b.provenance["task"] = config.task;
   if (metric) metrics::write_metric(*metric, b.provenance);
-  if (stores_best() || decides()) b.provenance["held_out"] = "val";  // its samples decided something
+  if (stores_best() || decides()) b.provenance["held_out"] = kValidationPart;  // its samples decided something
   return b;
+}
+
+std::string NetRun::evaluated_part() const {
+  // Samples that decide when training ends, or what is stored, are no test set.
+  return task->validates() || stores_best() || decides() ? kValidationPart : "test";
 }
 
 std::string NetRun::metric_name() const {

@@ -42,6 +42,7 @@ struct Planned {
   int64_t evaluation_batch, train_count, test_count;  // counts: of samples, or of a corpus's tokens
   size_t data_bytes = 0;                              // of the training set, where it lies on the device
   size_t kept_bytes = 0;                              // Task::kept_bytes and TrainStep::kept_bytes
+  bool images_in_files = false;                       // threads decode samples when they are read
   int64_t ranks = 1;                                  // that share a batch
   data::DocumentLengths lengths = {};                 // Task::lengths
   bool writes = true;                                 // checkpoints, of all states

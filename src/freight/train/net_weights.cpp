@@ -5,10 +5,12 @@
 
 #include "freight/base/strings.h"
 #include "freight/finetune/pretrained.h"
+#include "freight/finetune/rates.h"
 #include "freight/io/weights_file.h"
 #include "freight/job/ranks.h"
 #include "freight/job/signals.h"
 #include "freight/store/weights_source.h"
+#include "freight/train/step_internal.h"
 #include "freight/train/whiten.h"
 
 namespace freight::train {
@@ -41,7 +43,9 @@ std::string weights_file(const NetRun& p) {
 }
 
 void set_weights(NetRun& p, const Own& own, const std::string& file) {
-  if (!p.net->frozen.empty()) p.notes.push_back(p.net->frozen);
+  for (const std::string& line : {p.net->frozen, finetune::rates_line(p.net->model, rate_settings(p.config))}) {
+    if (!line.empty()) p.notes.push_back(line);
+  }
   if (p.start.checkpoint || !p.records()) return;
   if (p.config.weights.empty()) {
     if (!p.net->frozen.empty() && !own.model) {

@@ -9,6 +9,7 @@
 
 #include "freight/data/dataset.h"
 #include "freight/job/step_timeline.h"
+#include "freight/metrics/scores.h"
 #include "freight/train/evaluate.h"
 
 namespace freight::train {
@@ -31,9 +32,9 @@ struct RunSummary {
   std::vector<std::string> notes;     // on how the data was read and split, and on features that the device lacks
   std::vector<std::string> warnings;  // on requests that were not met: damaged checkpoints that were skipped
   std::string pass = "epoch";         // over the training data: an epoch, or a round of boosting
-  // The split that files name for the epochs' figures: "val" only where a test set is another.
+  // The split that epochs are evaluated on: "val" if it was held out of training data or decides something.
   std::string held_out = "test";
-  bool validates = false;  // a network's epochs are evaluated on a validation set: held out of training data, or `val`
+  bool test_apart = false;        // the data has a test set, too, which training leaves alone
   std::string measured = "test";  // the split that the saved model was evaluated on: "val" if fitting used these rows
   std::string metric_name;        // of a network's evaluations, besides loss and top1; "" where there is none
   std::string unit;               // of samples: "img", "sample", "doc", "tok"
@@ -100,6 +101,8 @@ struct Result {
   std::vector<std::string> decisions = {};         // lines on what the validation set decided: threshold, temperature
   std::optional<Comparison> comparison = {};       // empty unless models or settings were compared
   std::optional<job::StepTimeline> timeline = {};  // of a run by several ranks
+  // Metrics of the stored model with their intervals, where the evaluation keeps its predictions.
+  std::vector<metrics::Score> scores = {};
   Answers held_out = {};  // PrepareOptions::keeps_predictions: in the order of the held-out samples
   Ended ended = Ended::complete;
   bool interrupted() const { return ended == Ended::by_observer || ended == Ended::by_signal; }

@@ -121,14 +121,20 @@ struct NetRun : Prepared {
   std::string best_model(int64_t step) const;
   // True if the trained network gets a temperature or a threshold from the validation set.
   bool decides() const;
+  // The usual metrics of stored_answers; none where they are not kept, or compared with other targets than metrics
+  // know.
+  std::vector<metrics::Score> scores() const;
   // Makes these decisions (temperature, threshold) with `measure`, which evaluates the network, or returns nothing if
   // it is stopped. Sets `test` to the final evaluation and adds a line per decision to `said`. False if it was stopped.
   using Measure = std::function<std::optional<Evaluation>(Evaluator&)>;
   bool decide(const Measure& measure, Evaluation& test, std::vector<std::string>& said);
+  // The last of them, by stored_answers.
+  void choose_thresholds(std::vector<std::string>& said);
   // True where the stored model is that of the best evaluation, rather than of the last step.
   bool stores_best() const { return config.early_stop > 0 || metric.has_value(); }
   // True where no evaluation improved for as long as --early-stop waits.
   bool stops_early(const RunPosition& place) const { return config.early_stop > 0 && place.stale >= config.early_stop; }
+  std::string evaluated_part() const;  // of the data, after each epoch: "val" or "test"
   void restore() override;
   void train(RunRecorder& record, Observer& observer) override;
   const Result& result() const override;
@@ -157,7 +163,8 @@ struct NetRun : Prepared {
   RunLength length;
   optim::Schedule schedule = optim::Schedule::constant(0);
   std::optional<metrics::Metric> metric;  // --metric; none: auto
-  std::optional<double> threshold;        // of two classes (store::Bundle)
+  metrics::Thresholds thresholds;         // of two classes or several labels (store::Bundle)
+  Answers stored_answers;                 // of the stored model, for the validation set; none until it is known
   std::string precision_note;
   Array random_numbers;  // the state of the generator, which others may draw from before the run begins
   bool restored = false;

@@ -64,6 +64,12 @@ json json_of(const Result& r, size_t bad_samples, const std::string& metric_name
   if (r.test.metric) j[cat(r.measured, "_", metric_name)] = *r.test.metric;
   if (r.best_epoch > 0) j["best_epoch"] = r.best_epoch;
   if (r.ended == Ended::early) j["stopped_early"] = true;
+  for (const metrics::Score& s : r.scores) {
+    j["scores"][s.name] = {{"value", s.value}, {"low", nullptr}, {"high", nullptr}};
+    if (s.interval != metrics::Score::Interval::known) continue;
+    j["scores"][s.name]["low"] = s.low;
+    j["scores"][s.name]["high"] = s.high;
+  }
   return j;
 }
 
@@ -94,7 +100,6 @@ void RunRecorder::begin(const RunSummary& summary) {
   if (!dir_) return;
   planned_bytes_ = static_cast<int64_t>(summary.planned_bytes);
   held_out_ = summary.held_out;
-  validates_ = summary.validates;
   for (const auto* list : {&summary.warnings, &summary.notes}) {
     for (const std::string& line : *list) note_heard(line);
   }
@@ -157,8 +162,8 @@ void RunRecorder::epoch(const EpochReport& e) {
   if (!dir_) return;
   const StepReport& r = e.train;
   const std::string own = run_.metric_name();
-  const std::string test = e.test ? cat(" ", validates_ ? "val" : held_out_, " loss ", fixed(e.test->loss, 4),
-                                        top1_text(e.test->top1), metric_text(own, e.test->metric))
+  const std::string test = e.test ? cat(" ", held_out_, " loss ", fixed(e.test->loss, 4), top1_text(e.test->top1),
+                                        metric_text(own, e.test->metric))
                                   : std::string();
   note_heard(cat(run_.pass(), " ", r.epoch, "/", r.epochs, " loss ", fixed(r.mean_loss, 4), top1_text(r.top1),
                  metric_text(own, r.metric), test, e.best ? " * best" : ""));

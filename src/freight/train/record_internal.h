@@ -72,7 +72,6 @@ class RunRecorder {
   std::unique_ptr<RunDir> dir_;  // null: nothing is recorded
   int64_t planned_bytes_ = 0;
   std::string held_out_ = "test";                          // RunSummary::held_out
-  bool validates_ = false;                                 // RunSummary::validates
   std::optional<std::unordered_set<std::string>> listed_;  // rows of bad_samples.tsv
 };
 

@@ -111,6 +111,8 @@ std::vector<Tensor> gradients_of(const Tensor& loss, const optim::Optimizer& opt
 
 void update(optim::Optimizer& optimizer, optim::EMA* ema, const optim::LossScale* scale, const Tensor& loss,
             const std::vector<Tensor>& gradients, const DeviceData* data) {
+  // A batch whose targets are all ignored has a loss and gradients of 0. Momentum and weight decay act in its step, as
+  // in PyTorch, whose gradients are 0, too.
   optimizer.apply(gradients);
   if (ema) ema->update();
   Tensor sound = is_finite(loss);
@@ -124,17 +126,19 @@ void update(optim::Optimizer& optimizer, optim::EMA* ema, const optim::LossScale
 
 double learning_rate(const Config& c) { return c.lr == kAutomaticRate ? kRateOfNets : c.lr; }
 
+finetune::RateSettings rate_settings(const Config& c) {
+  return {.lr = learning_rate(c), .head_lr = c.head_lr, .decay = c.lr_layer_decay, .scale = c.lr_scale};
+}
+
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config& c, const models::Model& model) {
-  auto optimizer = optim::create(
-      c.optimizer, *model.net,
-      {.lr = learning_rate(c),
-       .momentum = c.momentum,
-       .nesterov = c.nesterov,
-       .weight_decay = c.weight_decay,
-       .clip_grad_norm = c.clip_grad_norm,
-       .decay_norm_bias = c.decay_norm_bias},
-      finetune::groups_of(
-          model, {.lr = learning_rate(c), .head_lr = c.head_lr, .decay = c.lr_layer_decay, .scale = c.lr_scale}));
+  auto optimizer = optim::create(c.optimizer, *model.net,
+                                 {.lr = learning_rate(c),
+                                  .momentum = c.momentum,
+                                  .nesterov = c.nesterov,
+                                  .weight_decay = c.weight_decay,
+                                  .clip_grad_norm = c.clip_grad_norm,
+                                  .decay_norm_bias = c.decay_norm_bias},
+                                 finetune::groups_of(model, rate_settings(c)));
   const Offload offload = parse_offload(c.offload);
   if (offload == Offload::optimizer || offload == Offload::all) keep_on_host(*optimizer);
   return optimizer;

@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "freight/finetune/rates.h"
 #include "freight/models/models.h"
 #include "freight/optim/ema.h"
 #include "freight/optim/loss_scale.h"
@@ -11,6 +12,10 @@
 namespace freight::train {
 
 class DeviceData;
+struct Config;
+
+// The learning rates of the layers that a configuration asks for.
+finetune::RateSettings rate_settings(const Config& config);
 
 // The optimizer's gradients. With `scale` the loss is scaled, and they are f32 with the factor divided out again.
 std::vector<Tensor> gradients_of(const Tensor& loss, const optim::Optimizer& optimizer, const optim::LossScale* scale);

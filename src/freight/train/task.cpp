@@ -29,7 +29,7 @@ data::LoadOptions load_options(const Config& c, const data::Source& source, cons
                                  .val_resize = c.val_resize_size,
                                  .val_split = c.val_split,
                                  .split_seed = static_cast<uint64_t>(c.seed),
-                                 .targets = target_options(c.task, c.label_column)},
+                                 .targets = target_options(c.task, c.label_column, c.group_column)},
                       .text = {}};
   io::parse_orientation(c.orientation, o.images.orientation);
   data::parse_layout(c.layout, o.arrays.asked.layout);
@@ -70,6 +70,7 @@ data::TrainTest checked(data::TrainTest sets, const std::string& name) {
   for (const auto& [set, part] : parts) {
     const bool classes = set->labels.defined() && set->labels.dtype() == DType::i64;
     if (classes && set->classes.empty()) set->classes = data::numbered_classes(largest + 1);
+    if (set == &sets.test && set->count() == 0) continue;  // nothing is held out
     set->validate(cat(name, ", ", part, " set, samples"), cat(name, ", ", part, " set, labels"));
   }
   if (sets.train.sample_shape() != sets.test.sample_shape() && !sets.train.files) {
@@ -95,6 +96,8 @@ class SampleTask : public Task {
                       data::is_image_list(source.path() + "/train.csv");
     refuse_given({{"--label-column", !c_.label_column.empty() && !list}},
                  cat("is for lists: ", c_.data, " has a folder for each class"));
+    refuse_given({{"--group-column", !c_.group_column.empty() && !data_.train.groups.defined()}},
+                 cat("is for lists of images with such a column: ", c_.data, " is none"));
     need_task(c_, what_targets_are());
     data::leave_out_nonfinite(data_.test, bad_);
     if (data::leave_out_nonfinite(data_.train, bad_) && !data_.train.mean.empty()) {
@@ -208,6 +211,7 @@ class SampleTask : public Task {
   size_t kept_bytes() const override {
     size_t sum = 0;
     for (const data::Dataset* set : {&data_.train, &data_.test}) sum += set->files ? set->files->kept_bytes() : 0;
+    if (c_.folds > 0 && data_.train.images.defined()) sum += data_.train.images.bytes() + data_.train.labels.bytes();
     return sum;
   }
   std::vector<std::string> notes() const override {
@@ -233,6 +237,7 @@ class SampleTask : public Task {
   }
 
   Array fold_labels() const override { return data::fold_labels(data_.train.labels); }
+  Array fold_groups() const override { return data_.train.groups; }
   data::Source divided(const std::vector<int64_t>& train, const std::vector<int64_t>& held_out) const override {
     data::TrainTest part{data_.train.selected(train), data_.train.selected(held_out)};
     if (part.train.files) {

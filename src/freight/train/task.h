@@ -35,15 +35,23 @@ class Task {
   virtual std::unique_ptr<data::Feed> test_feed(int64_t batch_size, const data::Share& share) const = 0;
   // The order and batches of training samples, if a Loader makes them; otherwise empty.
   virtual std::optional<data::LoaderOptions> loader_options(const data::Share& /*share*/) const { return std::nullopt; }
-  // The samples of training in their order: epoch e has them as epoch e of training changes them. Null without a
-  // Loader.
+  // All samples of training, unshuffled: epoch e has them as epoch e of training changes them. Null where samples have
+  // no number, such as the windows of a corpus.
   virtual std::unique_ptr<data::Feed> ordered_feed(int64_t /*batch_size*/) const { return nullptr; }
+  // Where no Loader makes the batches: the same batches, whose targets are the numbers i64 (N) of the samples. Those of
+  // training have the size of the configuration.
+  enum class Batches { train, ordered, test };
+  virtual std::unique_ptr<data::Feed> numbers(Batches, int64_t /*batch_size*/, const data::Share&) const {
+    return nullptr;
+  }
   virtual bool reads_image_files() const { return false; }
   // The images of training in their order, normalized and not augmented; null where samples are none.
   virtual std::unique_ptr<data::Feed> plain_feed() const { return nullptr; }
   // Classes i64 (N) or values f32 (N) of the training samples, by which they are divided evenly into folds; undefined
   // where samples cannot be divided, such as the windows of a corpus.
   virtual Array fold_labels() const { return {}; }
+  // Numbers i64 (N) of the groups of training samples that no fold separates; undefined where there are none.
+  virtual Array fold_groups() const { return {}; }
   // A dataset of these training samples, and of others as its held-out part.
   virtual data::Source divided(const std::vector<int64_t>& /*train*/, const std::vector<int64_t>& /*held_out*/) const {
     return {};
@@ -70,7 +78,8 @@ class Task {
   virtual uint64_t fingerprint() const = 0;  // of the training part
   // Documents by the length of the batches that they are in.
   virtual data::DocumentLengths lengths() const { return {}; }
-  // Bytes that its feeds keep in host memory beside the batches, besides what is there already.
+  // Bytes that its feeds keep in host memory beside the batches, besides what is there already; with --folds also the
+  // copy of the samples for a fold.
   virtual size_t kept_bytes() const { return 0; }
   virtual std::vector<std::string> notes() const = 0;
   // True where the data has a test part of its own, and training is evaluated on another: the one for validation.
@@ -92,7 +101,7 @@ class Task {
 bool is_spec_file(const std::string& model);
 
 // Both parts of a data set as batches that a program makes (data::made_feed, or a Feed of its own). Each function gives
-// a feed of its part in batches of so many samples; a feed of training leaves out a batch that is not full.
+// a feed of its part in batches of so many samples, in training full ones alone. Without `test` nothing is evaluated.
 struct Feeds {
   std::function<std::unique_ptr<data::Feed>(int64_t batch_size)> train, test;
   std::string name = "feeds";             // of the data, for the run's record

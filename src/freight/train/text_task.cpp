@@ -74,13 +74,18 @@ class TextTask : public Task {
   std::vector<std::string> targets() const override { return text_.targets; }
 
   std::unique_ptr<data::Feed> train_feed(const data::Share& share) const override {
-    return data::share_of(text_feed(train_, preprocessing_, text_.corpus(),
-                                    {.batch_size = c_.batch_size,
-                                     .shuffle = true,
-                                     .by_class = c_.sample_by == "class",
-                                     .seed = static_cast<uint64_t>(c_.seed),
-                                     .drop_last = true}),
-                          share);
+    return data::share_of(text_feed(train_, preprocessing_, text_.corpus(), shuffled()), share);
+  }
+  std::unique_ptr<data::Feed> ordered_feed(int64_t batch_size) const override {
+    if (text_.corpus()) return nullptr;
+    return text_feed(train_, preprocessing_, false, {.batch_size = batch_size});
+  }
+  std::unique_ptr<data::Feed> numbers(Batches which, int64_t batch_size, const data::Share& share) const override {
+    data::TokenFeedOptions options =
+        which == Batches::train ? shuffled() : data::TokenFeedOptions{.batch_size = batch_size};
+    options.numbers = true;
+    const auto& set = which == Batches::test ? test_ : train_;
+    return data::share_of(text_feed(set, preprocessing_, false, options), share);
   }
   std::unique_ptr<data::Feed> test_feed(int64_t batch_size, const data::Share& share) const override {
     return data::share_of(text_feed(test_, preprocessing_, text_.corpus(), {.batch_size = batch_size}), share);
@@ -101,6 +106,12 @@ class TextTask : public Task {
     const std::vector<int64_t>& lengths = preprocessing_.lengths;
     if (text_.corpus() || lengths.size() < 2) return {};
     return {data::count_lengths(*train_, lengths), data::count_lengths(*test_, lengths)};
+  }
+  size_t kept_bytes() const override {
+    if (c_.folds == 0) return 0;
+    size_t sum = train_->tokens.size() * sizeof(int32_t);
+    for (const std::string& text : text_.train.texts) sum += sizeof(std::string) + text.size();
+    return sum;
   }
   std::vector<std::string> notes() const override {
     std::vector<std::string> notes;
@@ -127,6 +138,7 @@ class TextTask : public Task {
     if (text_.train.targets.defined()) return data::fold_labels(text_.train.targets);
     return Array::of<int64_t>(text_.train.labels, {text_.train.count()});
   }
+  Array fold_groups() const override { return text_.train.groups; }
   data::Source divided(const std::vector<int64_t>& train, const std::vector<int64_t>& held_out) const override {
     data::TextSet part;
     part.name = text_.name;
@@ -152,9 +164,16 @@ class TextTask : public Task {
                      .split_seed = static_cast<uint64_t>(c.seed),
                      .held_out = {},
                      .bad = bad,
-                     .targets = target_options(c.task, c.label_column)}};
+                     .targets = target_options(c.task, c.label_column, c.group_column)}};
   }
 
+  data::TokenFeedOptions shuffled() const {
+    return {.batch_size = c_.batch_size,
+            .shuffle = true,
+            .by_class = c_.sample_by == "class",
+            .seed = static_cast<uint64_t>(c_.seed),
+            .drop_last = true};
+  }
   ClassCounts counted(const data::TextPart& part) const {
     return text_.classification() ? count_classes(text_.classes, part.labels) : ClassCounts{};
   }

@@ -31,8 +31,14 @@ std::string local_path(const std::string& name, const std::string& model, std::s
   return name;
 }
 
-void set_undivided(data::LoadOptions& load, data::Undivided undivided) {
+data::LoadOptions with_undivided(data::LoadOptions load, data::Undivided undivided) {
   load.images.undivided = load.text.undivided = load.arrays.undivided = undivided;
+  // Groups matter where samples are divided: other data need not have them.
+  if (undivided == data::Undivided::whole) {
+    load.images.targets.group_column.clear();
+    load.text.targets.group_column.clear();
+  }
+  return load;
 }
 
 // True where two names mean one place; false where either is not to be found.
@@ -54,14 +60,12 @@ bool is_undivided(const data::TextSet& set) { return set.undivided; }
 bool is_undivided(const data::TrainTest& sets) { return sets.train.undivided; }
 
 template <class F>
-auto measured(const TrainedOn& on, const data::Source& data, data::LoadOptions load, Division division, F read) {
+auto measured(const TrainedOn& on, const data::Source& data, const data::LoadOptions& load, Division division, F read) {
   const bool divide = division == Division::divide || same_place(data, on.data, load);
-  set_undivided(load, divide ? data::Undivided::divide : data::Undivided::whole);
-  auto set = (data.*read)(load);
+  auto set = (data.*read)(with_undivided(load, divide ? data::Undivided::divide : data::Undivided::whole));
   if (divide || !is_undivided(set) || on.fingerprint.empty()) return set;
-  set_undivided(load, data::Undivided::divide);
   try {
-    auto divided = (data.*read)(load);
+    auto divided = (data.*read)(with_undivided(load, data::Undivided::divide));
     if (cat(fingerprint_of(divided)) == on.fingerprint) return divided;  // a copy, or moved
   } catch (const Error&) {  // too small to be divided: it was not trained on
   }
@@ -71,21 +75,22 @@ auto measured(const TrainedOn& on, const data::Source& data, data::LoadOptions l
 }  // namespace
 
 std::map<std::string, std::string> provenance(const Config& config, uint64_t fingerprint, int64_t steps,
-                                              const Evaluation& test) {
+                                              const Evaluation& evaluation, const std::string& part) {
   std::map<std::string, std::string> p{{"data", base_name(config.data)},
                                        {"data_fingerprint", cat(fingerprint)},
                                        {"steps", cat(steps)},
                                        {"seed", cat(config.seed)},
                                        {"val_split", cat(config.val_split)}};
-  if (test.count > 0) p["test_loss"] = cat(test.loss);
+  if (evaluation.count > 0) p[part + "_loss"] = cat(evaluation.loss);
   if (!config.text_column.empty()) p["text_column"] = config.text_column;
   if (!config.label_column.empty()) p["label_column"] = config.label_column;
+  if (!config.group_column.empty()) p["group_column"] = config.group_column;
   // Default values are not written, so that files of earlier versions mean the same.
   const Config usual;
   if (config.tta != usual.tta) p["tta"] = config.tta;
   if (config.precision != usual.precision) p["precision"] = config.precision;
   if (config.on_bad_sample != usual.on_bad_sample) p["on_bad_sample"] = config.on_bad_sample;
-  if (test.top1) p["test_top1"] = fixed(*test.top1, 2);
+  if (evaluation.top1) p[part + "_top1"] = fixed(*evaluation.top1, 2);
   return p;
 }
 
@@ -96,8 +101,9 @@ std::vector<std::string> target_columns(data::TargetKind kind, const std::string
 }
 }  // namespace
 
-data::TargetOptions target_options(const std::string& task, const std::string& label_column) {
-  data::TargetOptions targets;
+data::TargetOptions target_options(const std::string& task, const std::string& label_column,
+                                   const std::string& group_column) {
+  data::TargetOptions targets{.group_column = group_column};
   if (task == "values") targets.kind = data::TargetKind::values;
   if (task == "multilabel") targets.kind = data::TargetKind::labels;
   targets.columns = target_columns(targets.kind, label_column);
@@ -131,7 +137,7 @@ TrainedOn trained_on(const store::Bundle& bundle, const std::string& path) {
                     .early = p.arrays.values == data::Values::unstated};
   on.load.text.text_column = said("text_column", "");
   on.load.text.label_column = said("label_column", "");
-  on.load.images.targets = target_options(said("task", ""), on.load.text.label_column);
+  on.load.images.targets = target_options(said("task", ""), on.load.text.label_column, said("group_column", ""));
   if (bundle.multilabel()) on.load.images.targets.labels = bundle.classes;
   on.load.text.targets = on.load.images.targets;
   on.test = local_path(said("test_data", ""), path, &Config::test);

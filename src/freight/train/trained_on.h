@@ -11,12 +11,16 @@
 
 namespace freight::train {
 
-// The provenance that a run writes into its models: the data's name and fingerprint, the steps done and the metrics.
-std::map<std::string, std::string> provenance(const Config& config, uint64_t fingerprint, int64_t steps,
-                                              const Evaluation& test);
+inline constexpr const char* kValidationPart = "val";  // the name of a validation set in files; "test" of a test set
 
-// The reading of the targets of a list, for --task and --label-column.
-data::TargetOptions target_options(const std::string& task, const std::string& label_column);
+// The provenance that a run writes into its models: the data's name and fingerprint, the steps done and the metrics of
+// an evaluation on this part of the data.
+std::map<std::string, std::string> provenance(const Config& config, uint64_t fingerprint, int64_t steps,
+                                              const Evaluation& evaluation, const std::string& part);
+
+// The reading of the targets of a list, for --task, --label-column and --group-column.
+data::TargetOptions target_options(const std::string& task, const std::string& label_column,
+                                   const std::string& group_column);
 // Takes the labels or targets of a list or text file from these columns (--label-column) in place of others.
 void set_label_column(data::LoadOptions& load, const std::string& label_column);
 

@@ -34,9 +34,13 @@ HWY_INLINE void go_on(const ChainLink* link, void* const* p, size_t i, size_t n,
 template <Group G, class Tag>
 HWY_INLINE hn::Vec<Tag> read(Tag d, const hn::TFromD<Tag>* p, size_t i, size_t n) {
   if (G == Group::whole || i + hn::Lanes(d) <= n) return hn::LoadU(d, p + i);
+#if HWY_TARGET == HWY_AVX3
+  return hn::MaskedLoad(hn::FirstN(d, n - i), d, p + i);
+#else
   HWY_ALIGN hn::TFromD<Tag> some[hn::MaxLanes(Tag())] = {};
-  if (i < n) std::memcpy(some, p + i, (n - i) * sizeof(*p));
+  std::memcpy(some, p + i, (n - i) * sizeof(*p));
   return hn::Load(d, some);
+#endif
 }
 template <Group G, class Tag>
 HWY_INLINE void write(hn::Vec<Tag> v, Tag d, hn::TFromD<Tag>* p, size_t i, size_t n) {
@@ -44,9 +48,13 @@ HWY_INLINE void write(hn::Vec<Tag> v, Tag d, hn::TFromD<Tag>* p, size_t i, size_
     hn::StoreU(v, d, p + i);
     return;
   }
+#if HWY_TARGET == HWY_AVX3
+  hn::BlendedStore(v, hn::FirstN(d, n - i), d, p + i);
+#else
   HWY_ALIGN hn::TFromD<Tag> some[hn::MaxLanes(Tag())];
   hn::Store(v, d, some);
-  if (i < n) std::memcpy(p + i, some, (n - i) * sizeof(*p));
+  std::memcpy(p + i, some, (n - i) * sizeof(*p));
+#endif
 }
 
 template <From F>
@@ -67,34 +75,37 @@ struct Operand {
   V all;
 };
 
-// Calls f with the four vectors of the accumulator, and where they lie.
-template <class F>
-HWY_INLINE void each(size_t i, V& x0, V& x1, V& x2, V& x3, F&& f) {
+// Calls f with the vectors of the accumulator that have elements, and where they lie.
+template <Group G, class F>
+HWY_INLINE void each(size_t i, size_t n, V& x0, V& x1, V& x2, V& x3, F&& f) {
   const size_t v = hn::Lanes(D());
   f(x0, i);
+  if (G == Group::part && i + v >= n) return;
   f(x1, i + v);
+  if (G == Group::part && i + 2 * v >= n) return;
   f(x2, i + 2 * v);
+  if (G == Group::part && i + 3 * v >= n) return;
   f(x3, i + 3 * v);
 }
 
 // x = F(x), F(x, a), F(x, a, b).
 template <class F, Group G>
 void unary_link(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
-  each(i, x0, x1, x2, x3, [](V& x, size_t) HWY_ATTR { x = F()(x); });
+  each<G>(i, n, x0, x1, x2, x3, [](V& x, size_t) HWY_ATTR { x = F()(x); });
   go_on<G>(link, p, i, n, x0, x1, x2, x3);
 }
 template <class F, From A, Group G>
 void binary_link(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
   const Operand<A> a(p[link->a]);
-  each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { x = F()(x, a.template get<G>(at, n)); });
+  each<G>(i, n, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { x = F()(x, a.template get<G>(at, n)); });
   go_on<G>(link, p, i, n, x0, x1, x2, x3);
 }
 template <class F, From A, From B, Group G>
 void ternary_link(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
   const Operand<A> a(p[link->a]);
   const Operand<B> b(p[link->b]);
-  each(i, x0, x1, x2, x3,
-       [&](V& x, size_t at) HWY_ATTR { x = F()(x, a.template get<G>(at, n), b.template get<G>(at, n)); });
+  each<G>(i, n, x0, x1, x2, x3,
+          [&](V& x, size_t at) HWY_ATTR { x = F()(x, a.template get<G>(at, n), b.template get<G>(at, n)); });
   go_on<G>(link, p, i, n, x0, x1, x2, x3);
 }
 struct Load {
@@ -116,13 +127,13 @@ HWY_INLINE hn::Vec<DI> read_bytes(const void* p, size_t i, size_t n) {
 template <Group G>
 void load_bytes(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
   const void* a = p[link->a];
-  each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { x = hn::ConvertTo(D(), read_bytes<G>(a, at, n)); });
+  each<G>(i, n, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { x = hn::ConvertTo(D(), read_bytes<G>(a, at, n)); });
   go_on<G>(link, p, i, n, x0, x1, x2, x3);
 }
 template <Group G>
 void keep_where(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
   const void* a = p[link->a];
-  each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR {
+  each<G>(i, n, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR {
     x = hn::IfThenElseZero(hn::RebindMask(D(), hn::Ne(read_bytes<G>(a, at, n), hn::Zero(DI()))), x);
   });
   go_on<G>(link, p, i, n, x0, x1, x2, x3);
@@ -132,8 +143,8 @@ void keep_where(const ChainLink* link, void* const* p, size_t i, size_t n, V x0,
 template <class F, Group G>
 void fold(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
   float* sums = static_cast<float*>(p[link->a]);
-  each(i, x0, x1, x2, x3,
-       [&](V& x, size_t at) HWY_ATTR { write<G>(F()(read<G>(D(), sums, at, n), x), D(), sums, at, n); });
+  each<G>(i, n, x0, x1, x2, x3,
+          [&](V& x, size_t at) HWY_ATTR { write<G>(F()(read<G>(D(), sums, at, n), x), D(), sums, at, n); });
   go_on<G>(link, p, i, n, x0, x1, x2, x3);
 }
 struct AddSquare {
@@ -143,7 +154,7 @@ template <From B, Group G>
 void fold_product(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
   float* sums = static_cast<float*>(p[link->a]);
   const Operand<B> b(p[link->b]);
-  each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR {
+  each<G>(i, n, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR {
     write<G>(hn::MulAdd(x, b.template get<G>(at, n), read<G>(D(), sums, at, n)), D(), sums, at, n);
   });
   go_on<G>(link, p, i, n, x0, x1, x2, x3);
@@ -156,16 +167,16 @@ template <Caches C, Group G>
 void store(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
   float* to = static_cast<float*>(p[link->a]);
   if (C == Caches::passed && G == Group::whole && aligned(to + i)) {
-    each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { hn::Stream(x, D(), to + at); });
+    each<G>(i, n, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { hn::Stream(x, D(), to + at); });
   } else {
-    each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { write<G>(x, D(), to, at, n); });
+    each<G>(i, n, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { write<G>(x, D(), to, at, n); });
   }
   go_on<G>(link, p, i, n, x0, x1, x2, x3);
 }
 template <Group G>
 void store_half(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
   auto* to = static_cast<uint16_t*>(p[link->a]);
-  each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { write<G>(to_bf16(x), D16(), to, at, n); });
+  each<G>(i, n, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { write<G>(to_bf16(x), D16(), to, at, n); });
   go_on<G>(link, p, i, n, x0, x1, x2, x3);
 }
 #if HWY_TARGET == HWY_AVX3
@@ -197,7 +208,7 @@ __attribute__((target("avx512bf16"))) void round_by_processor(const ChainLink* l
 template <Group G>
 void store_bytes(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
   auto* to = static_cast<uint8_t*>(p[link->a]);
-  each(i, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR {
+  each<G>(i, n, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR {
     const auto m = hn::RebindMask(DI(), hn::Ne(x, hn::Zero(D())));
     write<G>(hn::DemoteTo(D8(), hn::IfThenElseZero(m, hn::Set(DI(), 1))), D8(), to, at, n);
   });
@@ -242,12 +253,12 @@ ChainTable make_chain_table() {
   ChainTable t{};
   set_binary<Load, kV, kH, kO>(t.load);
   t.load_bytes = pair(load_bytes<kW>, load_bytes<kP>);
-  set_unaries<Neg, Abs, Sign, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Tanh, Sigmoid, Erf, Floor, Ceil,
-              Round, Relu, Not, IsFinite, ToBool>(t);
+  set_unaries<Neg, Abs, Sign, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Sin, Cos, Tan, Sinh, Cosh, Asin,
+              Acos, Atan, Asinh, Acosh, Atanh, Tanh, Sigmoid, Erf, Floor, Ceil, Round, Relu, Not, IsFinite, ToBool>(t);
   t.round_bf16 = pair(unary_link<RoundToBf16, kW>, unary_link<RoundToBf16, kP>);
   t.round_f16 = pair(unary_link<RoundToF16, kW>, unary_link<RoundToF16, kP>);
-  set_binaries<kV, kO>(t, Div(), Maximum(), Minimum(), CopySign(), EqOp(), NeOp(), LtOp(), LeOp(), GtOp(), GeOp(),
-                       AndOp(), OrOp());
+  set_binaries<kV, kO>(t, Div(), Maximum(), Minimum(), CopySign(), Pow(), Fmod(), Atan2(), Hypot(), LogAddExp(), EqOp(),
+                       NeOp(), LtOp(), LeOp(), GtOp(), GeOp(), AndOp(), OrOp());
   set_binaries<kV, kH, kO>(t, Add(), Sub(), Mul());
   set_ternary<MulAddOp, kV, kV, kH, kO>(t.mul_add);
   set_ternary<MulAddOp, kO, kV, kH, kO>(t.mul_add);

@@ -17,6 +17,8 @@ namespace {
 
 constexpr int64_t kTileElements = 1024;  // 4 KiB of f32 per register
 constexpr int64_t kLineElements = 16;    // a cache line of f32
+// Where rows are reduced, one of so many elements is a tile by itself: what it has once needs no expansion then.
+constexpr int64_t kWholeRow = 256;
 // A program is cut into about so many tasks where the limits below allow it; a large one has more.
 constexpr int64_t kWantedTasks = 64;
 // The smallest and the largest task of a program without sums, and the smallest of one with sums, in elements.
@@ -186,6 +188,7 @@ class Compiler {
       k_.pieces = ceil_div(width, k_.piece);
     }
     if (k_.pieces == 1) k_.tile_rows = std::clamp<int64_t>(kTileElements / width, 1, k_.rows);
+    if (has_rows_ && width >= kWholeRow) k_.tile_rows = 1;
     const int64_t elements = k_.outer_kept * k_.rows * width, groups = k_.outer_kept * k_.pieces;
     const auto small = static_cast<int64_t>(kSmallWork / work_);
     int64_t task = std::clamp(elements / kWantedTasks, std::clamp(small, kTileElements, kSmallTask), kLargeTask);
@@ -431,6 +434,7 @@ class Compiler {
       if (v.b >= 0) s.b = operand(v.b, e, scalar[1]);
       if (v.c >= 0) s.c = operand(v.c, e, scalar[2]);
       s.call = {v.op, in, out, v.dtype, scalar[0] | scalar[1] << 1 | scalar[2] << 2};
+      s.call.loop = scalar[0] && (v.b < 0 || v.op == Op::where) ? nullptr : f64_loop(s.call);
       if (!generic::supports(v.op, in)) {
         fail(ErrorKind::usage, name(v.op), "no such operation on ", to_string(from), " elements");
       }

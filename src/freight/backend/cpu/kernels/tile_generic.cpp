@@ -1,4 +1,4 @@
-// Tile steps that have no SIMD loop: f64 and i64 registers, rare f32 ops, conversions between element types and
+// Tile steps that have no SIMD loop: i64 registers, rare ops of f32 and f64, conversions between element types and
 // registers. One plain loop each over the reference backend's scalar functions: right first, fast where cheap.
 #include <algorithm>
 #include <cmath>
@@ -114,6 +114,46 @@ Out convert(In v, DType dtype) {
   }
 }
 
+// Runs the common ops of integers in loops that call nothing; false for others. Results of add, sub and mul wrap in the
+// width of the type; those of the other ops have it already.
+template <class In, class Out>
+bool run_integers(const Call& call, Out* dst, const In* a, const In* b, size_t n) {
+  const size_t sa = call.scalars & 1 ? 0 : 1, sb = call.scalars & 2 ? 0 : 1;
+  const auto loop = [&](auto f) {
+    for (size_t i = 0; i < n; ++i) dst[i] = static_cast<Out>(f(a[i * sa], b[i * sb]));
+    return true;
+  };
+  const auto wrapping = [&](auto f) {
+    const auto wraps = [&](auto as) {
+      return loop(
+          [f](In x, In y) { return static_cast<decltype(as)>(f(static_cast<uint64_t>(x), static_cast<uint64_t>(y))); });
+    };
+    switch (call.dtype) {
+      case DType::i32: return wraps(int32_t{});
+      case DType::i64: return wraps(int64_t{});
+      case DType::u64: return wraps(uint64_t{});
+      default: return false;
+    }
+  };
+  switch (call.op) {
+    case Op::add: return wrapping([](uint64_t x, uint64_t y) { return x + y; });
+    case Op::sub: return wrapping([](uint64_t x, uint64_t y) { return x - y; });
+    case Op::mul: return wrapping([](uint64_t x, uint64_t y) { return x * y; });
+    case Op::bitwise_and: return loop([](In x, In y) { return x & y; });
+    case Op::bitwise_or: return loop([](In x, In y) { return x | y; });
+    case Op::bitwise_xor: return loop([](In x, In y) { return x ^ y; });
+    case Op::maximum: return loop([](In x, In y) { return x > y ? x : y; });
+    case Op::minimum: return loop([](In x, In y) { return x < y ? x : y; });
+    case Op::eq: return loop([](In x, In y) { return x == y; });
+    case Op::ne: return loop([](In x, In y) { return x != y; });
+    case Op::lt: return loop([](In x, In y) { return x < y; });
+    case Op::le: return loop([](In x, In y) { return x <= y; });
+    case Op::gt: return loop([](In x, In y) { return x > y; });
+    case Op::ge: return loop([](In x, In y) { return x >= y; });
+    default: return false;
+  }
+}
+
 }  // namespace
 
 bool supports(Op op, Reg in) {
@@ -123,6 +163,7 @@ bool supports(Op op, Reg in) {
 }
 
 void run(const Call& call, void* dst_, const void* a_, const void* b_, const void* c_, size_t n) {
+  if (call.loop) return call.loop(dst_, a_, b_, c_, n, call.scalars);
   const size_t sa = call.scalars & 1 ? 0 : 1, sb = call.scalars & 2 ? 0 : 1, sc = call.scalars & 4 ? 0 : 1;
   if (call.op == Op::where) {
     const float* c = static_cast<const float*>(a_);
@@ -143,6 +184,7 @@ void run(const Call& call, void* dst_, const void* a_, const void* b_, const voi
       }
       const ref::ScalarFunctions f = ref::scalar_functions(call.op);
       if constexpr (std::is_integral_v<In>) {
+        if (b && run_integers(call, dst, a, b, n)) return;
         for (size_t i = 0; i < n; ++i) {
           dst[i] = static_cast<Out>(narrow(f.integer(a[i * sa], b ? b[i * sb] : In{0}), call.dtype));
         }

@@ -10,6 +10,7 @@
 
 #include <limits>
 
+#include "freight/backend/cpu/kernels/double_functions-inl.h"
 #include "freight/backend/cpu/kernels/functions-inl.h"
 #include "freight/ir/op.h"
 
@@ -19,6 +20,37 @@ namespace HWY_NAMESPACE {
 
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
+
+// F of the elements in f64, rounded once.
+template <class F, class... Vs>
+HWY_NOINLINE V in_doubles(Vs... vs) {
+  const DoubleTag wide;
+#if HWY_TARGET == HWY_SCALAR
+  return to_floats(F()(hn::PromoteTo(wide, vs)...));
+#else
+  const hn::Half<D> half;
+  const auto low = F()(hn::PromoteTo(wide, hn::LowerHalf(half, vs))...);
+  const auto high = F()(hn::PromoteTo(wide, hn::UpperHalf(half, vs))...);
+  return hn::Combine(D(), to_floats(high), to_floats(low));
+#endif
+}
+
+template <Wave W>
+struct WaveF64 {
+  HWY_INLINE Doubles operator()(Doubles x) const { return wave_f64<W>(x); }
+};
+template <Wave W>
+HWY_INLINE V wave_f32(V x) {
+#if HWY_NATIVE_FMA
+  const D d;
+  const auto small = reducible(d, x);
+  const V y = wave_of_reducible<W>(d, x);
+  if (HWY_LIKELY(hn::AllTrue(d, small))) return y;
+  return hn::IfThenElse(small, y, in_doubles<WaveF64<W>>(x));
+#else
+  return in_doubles<WaveF64<W>>(x);
+#endif
+}
 
 HWY_INLINE V constant(float v) { return hn::Set(D(), v); }
 HWY_INLINE V truth(hn::Mask<D> m) { return hn::IfThenElseZero(m, constant(1.0f)); }
@@ -33,6 +65,19 @@ HWY_INLINE V truth(hn::Mask<D> m) { return hn::IfThenElseZero(m, constant(1.0f))
     static constexpr Op kOp = Op::op;                              \
     HWY_INLINE V operator()(V x, V y) const { return expression; } \
   };
+// Functions of f64 that f32 takes as well.
+#define UNARY_BY_DOUBLES(Name, op, function)                               \
+  struct Name##F64 {                                                       \
+    static constexpr Op kOp = Op::op;                                      \
+    HWY_INLINE Doubles operator()(Doubles x) const { return function(x); } \
+  };                                                                       \
+  UNARY(Name, op, in_doubles<Name##F64>(x))
+#define BINARY_BY_DOUBLES(Name, op, function)                                            \
+  struct Name##F64 {                                                                     \
+    static constexpr Op kOp = Op::op;                                                    \
+    HWY_INLINE Doubles operator()(Doubles x, Doubles y) const { return function(x, y); } \
+  };                                                                                     \
+  BINARY(Name, op, (in_doubles<Name##F64>(x, y)))
 
 HWY_INLINE V expm1_f32(V x) {
   const V y = hn::Expm1(D(), hn::Min(x, constant(89.0f)));
@@ -61,6 +106,17 @@ UNARY(Sqrt, sqrt, hn::Sqrt(x))
 UNARY(Rsqrt, rsqrt, hn::Div(constant(1.0f), hn::Sqrt(x)))
 UNARY(Reciprocal, reciprocal, hn::Div(constant(1.0f), x))
 UNARY(Square, square, hn::Mul(x, x))
+UNARY(Sin, sin, wave_f32<Wave::sine>(x))
+UNARY(Cos, cos, wave_f32<Wave::cosine>(x))
+UNARY_BY_DOUBLES(Tan, tan, tan_f64)
+UNARY_BY_DOUBLES(Sinh, sinh, sinh_f64)
+UNARY_BY_DOUBLES(Cosh, cosh, cosh_f64)
+UNARY_BY_DOUBLES(Asin, asin, asin_f64)
+UNARY_BY_DOUBLES(Acos, acos, acos_f64)
+UNARY_BY_DOUBLES(Atan, atan, atan_f64)
+UNARY_BY_DOUBLES(Asinh, asinh, asinh_f64)
+UNARY_BY_DOUBLES(Acosh, acosh, acosh_f64)
+UNARY_BY_DOUBLES(Atanh, atanh, atanh_f64)
 UNARY(Tanh, tanh, tanh_f32(x))
 UNARY(Sigmoid, sigmoid, sigmoid_f32(x))
 UNARY(Erf, erf, erf_f32(x))
@@ -79,6 +135,11 @@ BINARY(Div, div, hn::Div(x, y))
 BINARY(Maximum, maximum, max_nan(x, y))
 BINARY(Minimum, minimum, min_nan(x, y))
 BINARY(CopySign, copysign, hn::CopySign(x, y))
+BINARY_BY_DOUBLES(Pow, pow, pow_of_floats)
+BINARY_BY_DOUBLES(Fmod, fmod, fmod_of_floats)
+BINARY_BY_DOUBLES(Atan2, atan2, atan2_f64)
+BINARY_BY_DOUBLES(Hypot, hypot, hypot_f64)
+BINARY_BY_DOUBLES(LogAddExp, logaddexp, logaddexp_of_floats)
 BINARY(EqOp, eq, truth(hn::Eq(x, y)))
 BINARY(NeOp, ne, truth(hn::Not(hn::Eq(x, y))))  // true for NaN
 BINARY(LtOp, lt, truth(hn::Lt(x, y)))
@@ -124,6 +185,8 @@ struct MulSubFrom {
 
 #undef UNARY
 #undef BINARY
+#undef UNARY_BY_DOUBLES
+#undef BINARY_BY_DOUBLES
 
 }  // namespace HWY_NAMESPACE
 }  // namespace freight::cpu

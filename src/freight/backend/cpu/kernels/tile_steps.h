@@ -1,6 +1,7 @@
 // The functions that tile steps call: contiguous loops over registers. Operands are vectors (one element per result
-// element) or scalars (one element for all). f32 loops are SIMD code chosen for the CPU at hand (tile_f32.cpp); the
-// other register types and rare ops call the scalar functions of the reference backend per element (tile_generic.cpp).
+// element) or scalars (one element for all). Loops of f32 and f64 are SIMD code chosen for the CPU at hand
+// (tile_f32.cpp, tile_f64.cpp); the other register types and rare ops call the scalar functions of the reference
+// backend per element (tile_generic.cpp).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,14 @@ struct F32Table {
 };
 const F32Table& f32_table();
 
+// dst[i] = op(a[i], b[i], c[i]); `scalars` as in generic::Call.
+using F64Loop = void (*)(void* dst, const void* a, const void* b, const void* c, size_t n, int scalars);
+struct F64Table {
+  F64Loop by_op[kOpCount];  // null where there is none
+  F64Loop from_f32, to_f32;
+};
+const F64Table& f64_table();
+
 inline bool holds_integers(Reg reg) { return reg == Reg::i64 || reg == Reg::u64; }
 // Sums and extrema of f32 are held in f64.
 inline Reg register_of_sums(Reg reg) { return holds_integers(reg) ? reg : Reg::f64; }
@@ -47,9 +56,10 @@ namespace generic {
 // The result is narrowed to `dtype` (integer types wrap).
 struct Call {
   Op op;
-  Reg in, out;  // register types of a (of a and b for `where`) and of dst
+  Reg in, out;  // register types of a (of b and c for `where`) and of dst
   DType dtype;  // of the result
   int scalars;
+  F64Loop loop = nullptr;  // where the call is on f64, or from or to it, and has one
 };
 void run(const Call& call, void* dst, const void* a, const void* b, const void* c, size_t n);
 // True where the op has a scalar function for that register type.
@@ -64,5 +74,8 @@ void row_reduce(void* dst, Reg reg, const void* a, int reduction, size_t rows, s
 // dst[i] = (start + i * stride) as register type.
 void index(void* dst, Reg reg, int64_t start, int64_t stride, size_t n);
 }  // namespace generic
+
+// The SIMD loop of a call on f64 registers; null where there is none.
+F64Loop f64_loop(const generic::Call& call);
 
 }  // namespace freight::cpu

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <type_traits>
 
+#include "freight/backend/cpu/kernels/bf16/blocks.h"
+#include "freight/backend/cpu/kernels/bf16/convert.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/backend/cpu/kernels/scratch.h"
@@ -25,16 +28,46 @@ constexpr int64_t kMostTaps = 25, kMostLanes = 16;
 constexpr int64_t kSlice = 8;  // tiles per task of a transform
 // An odd number of cache lines: dozens of writes at this distance fall on different sets.
 int64_t odd_lines(int64_t floats) { return (ceil_div(floats, 16) | 1) * 16; }
-const WinogradTable& table_of(int64_t taps) { return taps == 3 ? winograd_tables().three : winograd_tables().five; }
+template <class T>
+const WinogradTable<T>& table_of(int64_t taps) {
+  const WinogradTables& all = winograd_tables();
+  if constexpr (std::is_same_v<T, float>) return taps == 3 ? all.three : all.five;
+  if constexpr (std::is_same_v<T, Bf16>) return taps == 3 ? all.three_bf16 : all.five_bf16;
+}
 int64_t elements_of(int64_t taps) { return (taps + kTile - 1) * (taps + kTile - 1); }
 
-// Part i of n of what the tiles [first, last) of `tiles` read of images, about.
-Ahead<float> pixels_of(const float* images, int64_t floats, int64_t tiles, int64_t first, int64_t last, int64_t i,
+// Part i of n of what the tiles [first, last) of `tiles` read of images of so many numbers, about. It is asked for as
+// floats, whatever it is.
+template <class T>
+Ahead<float> pixels_of(const T* images, int64_t numbers, int64_t tiles, int64_t first, int64_t last, int64_t i,
                        int64_t n) {
   constexpr int64_t kLine = Ahead<float>::kLine;
+  const int64_t floats = numbers * static_cast<int64_t>(sizeof(T)) / 4;
   const int64_t begin = floats / tiles * first / kLine,
                 lines = floats / tiles * (std::min(last, tiles) - first) / kLine;
-  return {images + (begin + lines * i / n) * kLine, 1, (lines * (i + 1) / n - lines * i / n) * kLine};
+  return {reinterpret_cast<const float*>(images) + (begin + lines * i / n) * kLine, 1,
+          (lines * (i + 1) / n - lines * i / n) * kLine};
+}
+
+// Weights in f32, and the room for them in the scratch memory, in floats.
+template <class T>
+int64_t weight_floats(const ConvProblem& p) {
+  return std::is_same_v<T, float> ? 0 : p.o * p.c * p.kh * p.kw;
+}
+constexpr int64_t kConverted = 1 << 16;  // numbers per task
+const float* widened(const float* w, float*, int64_t) { return w; }
+const float* widened(const Bf16* w, float* to, int64_t n) {
+  parallel_for(ceil_div(n, kConverted), [&](int64_t i) {
+    const int64_t from = i * kConverted, count = std::min(kConverted, n - from);
+    bf16_conversion().load(to + from, w + from, nullptr, nullptr, static_cast<size_t>(count));
+  });
+  return to;
+}
+void narrow(const float* from, Bf16* to, int64_t n) {
+  parallel_for(ceil_div(n, kConverted), [&](int64_t i) {
+    const int64_t at = i * kConverted, count = std::min(kConverted, n - at);
+    bf16_conversion().store(to + at, from + at, nullptr, nullptr, static_cast<size_t>(count));
+  });
 }
 
 template <class F>
@@ -123,8 +156,8 @@ void transform_filters(const float* w, float* u, int64_t o, int64_t c, int64_t t
       // Taps that go backwards lie the other way round.
       gemm_table().pack(side_by_side, 0, tap < 0 ? from + tap * (all - 1) : from, std::abs(tap), lane, all, lanes,
                         static_cast<int>(lanes));
-      table_of(taps).filter(side_by_side + (tap < 0 ? (all - 1) * lanes : 0), tap < 0 ? -lanes : lanes,
-                            panel + k * width, element);
+      table_of<float>(taps).filter(side_by_side + (tap < 0 ? (all - 1) * lanes : 0), tap < 0 ? -lanes : lanes,
+                                   panel + k * width, element);
     }
   });
 }
@@ -135,10 +168,11 @@ bool winograd_fits(const ConvProblem& p) {
          p.pad_w < p.kw && p.c % lanes == 0 && p.o % lanes == 0 && lanes == gemm_table().lanes;
 }
 
-Winograd::Winograd(const ConvProblem& problem, Weights weights, bool stream)
+template <class T>
+Winograd<T>::Winograd(const ConvProblem& problem, Weights weights, bool stream)
     : p_(problem),
       weights_(weights),
-      grid_(problem, table_of(problem.kh).patch, weights == Weights::transformed),
+      grid_(problem, table_of<T>(problem.kh).patch, weights == Weights::transformed),
       elements_(elements_of(problem.kh)),
       stream_(stream) {
   u_ = odd_lines(panel_size(p_.c, p_.o));
@@ -151,39 +185,46 @@ Winograd::Winograd(const ConvProblem& problem, Weights weights, bool stream)
   m_ = odd_lines(block_ * p_.o);
   const size_t block_bytes = static_cast<size_t>(elements_ * (v_ + m_)) * 4;
   scratch_bytes_ =
-      (weights_ == Weights::transformed ? 0 : static_cast<size_t>(weight_bytes)) + (large_ ? block_bytes : 0);
+      (weights_ == Weights::transformed ? 0 : static_cast<size_t>(weight_bytes + 4 * weight_floats<T>(p_))) +
+      (large_ ? block_bytes : 0);
   thread_bytes_ = large_ ? 0 : block_bytes;
   if (thread_bytes_ > 0) reserve_thread_scratch(thread_bytes_);
 }
 
-void Winograd::inputs(const float* x, int64_t first, int64_t last, float* v) const {
-  const WinogradTable& table = table_of(p_.kh);
+template <class T>
+void Winograd<T>::inputs(const T* x, int64_t first, int64_t last, float* v) const {
+  const WinogradTable<T>& table = table_of<T>(p_.kh);
   for (int64_t tile = first; tile < last; ++tile, v += v_row_) table.input(x, grid_.in(tile), p_.c, {v, v_, 0, p_.c});
 }
 
 // Meanwhile the pixels of the next block are asked for.
-void Winograd::products(const float* v, const float* u, float* m, int64_t first, int64_t last, int64_t e,
-                        const float* x) const {
+template <class T>
+void Winograd<T>::products(const float* v, const float* u, float* m, int64_t first, int64_t last, int64_t e,
+                           const T* x) const {
   const Ahead<float> next = pixels_of(x, p_.n * p_.h * p_.w * p_.c, grid_.tiles(), last, last + block_, e, elements_);
   multiply_panels({v + e * v_, v_row_, 1, u + e * u_, m + e * m_, p_.o, last - first, p_.o, p_.c, false, 0, next});
 }
 
-void Winograd::outputs(const float* m, int64_t first, int64_t last, const float* bias, const float* residual,
-                       float* y) const {
+template <class T>
+void Winograd<T>::outputs(const float* m, int64_t first, int64_t last, const T* bias, const T* residual, T* y) const {
   for (int64_t tile = first; tile < last; ++tile, m += p_.o)
-    table_of(p_.kh).output(m, m_, p_.o, {bias, residual, p_.relu, stream_}, y, grid_.out(tile));
+    table_of<T>(p_.kh).output(m, m_, p_.o, {bias, residual, p_.relu, stream_}, y, grid_.out(tile));
 }
 
-void Winograd::run(const float* x, const float* w, const float* bias, const float* residual, float* y,
-                   void* scratch) const {
+template <class T>
+void Winograd<T>::run(const T* x, const T* w, const T* bias, const T* residual, T* y, void* scratch) const {
   const int64_t tiles = grid_.tiles();
-  const float* u = w;
   auto* v = static_cast<float*>(scratch);
-  if (weights_ != Weights::transformed) {
+  const float* u = nullptr;
+  if (weights_ == Weights::transformed) {
+    if constexpr (std::is_same_v<T, float>) u = w;
+  } else {
+    const float* const filters = widened(w, v, weight_floats<T>(p_));
+    v += weight_floats<T>(p_);
     // The transposed convolution turns the filter by half a turn.
     const bool stored = weights_ == Weights::stored;
     const int64_t taps = p_.kh, all = taps * taps;
-    transform_filters(w + (stored ? 0 : all - 1), v, p_.o, p_.c, taps, stored ? 1 : -1, stored ? p_.c * all : all,
+    transform_filters(filters + (stored ? 0 : all - 1), v, p_.o, p_.c, taps, stored ? 1 : -1, stored ? p_.c * all : all,
                       stored ? all : p_.o * all);
     u = v;
     v += elements_ * u_;
@@ -211,8 +252,9 @@ void Winograd::run(const float* x, const float* w, const float* bias, const floa
 
 // Few channels: each task sums over tiles of its own, in blocks that stay in its thread's cache. Many: the sums are too
 // large for a copy per task, so the threads share the elements of one block after the other.
-WinogradGradWeight::WinogradGradWeight(const ConvProblem& problem)
-    : p_(problem), grid_(problem, table_of(problem.kh).patch, false), elements_(elements_of(problem.kh)) {
+template <class T>
+WinogradGradWeight<T>::WinogradGradWeight(const ConvProblem& problem)
+    : p_(problem), grid_(problem, table_of<T>(problem.kh).patch, false), elements_(elements_of(problem.kh)) {
   width_ = 2 * gemm_table().lanes;
   v_row_ = p_.c % 256 == 0 ? p_.c + 16 : p_.c;
   const int64_t tiles = grid_.tiles(), padded = ceil_div(p_.o, width_) * width_;
@@ -226,15 +268,15 @@ WinogradGradWeight::WinogradGradWeight(const ConvProblem& problem)
   z_ = odd_lines(block_ * padded);
   const auto block_bytes = static_cast<size_t>(elements_ * (v_ + z_)) * 4;
   thread_bytes_ = apart ? block_bytes : 0;
-  scratch_bytes_ = static_cast<size_t>(sums_ * sum_bytes) + (apart ? 0 : block_bytes);
+  scratch_bytes_ = static_cast<size_t>(sums_ * sum_bytes + 4 * weight_floats<T>(p_)) + (apart ? 0 : block_bytes);
   if (apart) reserve_thread_scratch(block_bytes);
 }
 
 // v (E, tiles, C) and z (E, panels, tiles, width) of the tiles [first, last) of a block.
-void WinogradGradWeight::transforms(const float* x, const float* dy, int64_t first, int64_t last, float* v,
-                                    float* z) const {
+template <class T>
+void WinogradGradWeight<T>::transforms(const T* x, const T* dy, int64_t first, int64_t last, float* v, float* z) const {
   const int64_t start = first / block_ * block_, count = std::min(block_, grid_.tiles() - start);
-  const WinogradTable& table = table_of(p_.kh);
+  const WinogradTable<T>& table = table_of<T>(p_.kh);
   for (int64_t tile = first; tile < last; ++tile) {
     const int64_t row = tile - start;
     table.input(x, grid_.in(tile), p_.c, {v + row * v_row_, v_, 0, p_.c});
@@ -243,17 +285,20 @@ void WinogradGradWeight::transforms(const float* x, const float* dy, int64_t fir
 }
 
 // Meanwhile the pixels of the next block are asked for, those of x and of dy in turn.
-void WinogradGradWeight::products(const float* v, const float* z, float* du, int64_t first, int64_t last, int64_t e,
-                                  bool accumulate, const float* x, const float* dy) const {
+template <class T>
+void WinogradGradWeight<T>::products(const float* v, const float* z, float* du, int64_t first, int64_t last, int64_t e,
+                                     bool accumulate, const T* x, const T* dy) const {
   const Ahead<float> next = pixels_of(e % 2 ? dy : x, p_.n * (e % 2 ? p_.oh * p_.ow * p_.o : p_.h * p_.w * p_.c),
                                       grid_.tiles(), last, last + block_, e / 2, elements_ / 2);
   multiply_panels(
       {v + e * v_, 1, v_row_, z + e * z_, du + e * u_, p_.o, p_.c, p_.o, last - first, accumulate, 0, next});
 }
 
-void WinogradGradWeight::run(const float* x, const float* dy, float* dw, void* scratch) const {
+template <class T>
+void WinogradGradWeight<T>::run(const T* x, const T* dy, T* dw, void* scratch) const {
   const int64_t tiles = grid_.tiles(), blocks = ceil_div(tiles, block_);
-  auto* du = static_cast<float*>(scratch);  // (sums, E, C, O)
+  const int64_t rounded = weight_floats<T>(p_);                                  // the gradient before it is rounded
+  float *const sums = static_cast<float*>(scratch), *const du = sums + rounded;  // (sums, E, C, O)
   if (thread_bytes_ > 0) {
     parallel_for(sums_, [&](int64_t i) {
       auto* v = static_cast<float*>(thread_scratch(thread_bytes_));
@@ -280,11 +325,19 @@ void WinogradGradWeight::run(const float* x, const float* dy, float* dw, void* s
     }
   }
   const int64_t lanes = winograd_tables().lanes, taps = p_.kh * p_.kw;
+  float* exact = sums;
+  if constexpr (std::is_same_v<T, float>) exact = dw;
   parallel_for(p_.o / lanes, [&](int64_t i) {
     const int64_t o = i * lanes;
     for (int64_t c = 0; c < p_.c; ++c)
-      table_of(p_.kh).filter_gradient(du + c * p_.o + o, u_, dw + (o * p_.c + c) * taps, p_.c * taps);
+      table_of<T>(p_.kh).filter_gradient(du + c * p_.o + o, u_, exact + (o * p_.c + c) * taps, p_.c * taps);
   });
+  if constexpr (!std::is_same_v<T, float>) narrow(exact, dw, rounded);
 }
+
+template class Winograd<float>;
+template class Winograd<Bf16>;
+template class WinogradGradWeight<float>;
+template class WinogradGradWeight<Bf16>;
 
 }  // namespace freight::cpu

@@ -1,6 +1,7 @@
-// f32 convolutions with stride 1 by Winograd's F(4x4, 3x3), 36 matrix products over tiles of 4x4 results with a quarter
+// Convolutions with stride 1 by Winograd's F(4x4, 3x3), 36 matrix products over tiles of 4x4 results with a quarter
 // of the multiplications, and F(4x4, 5x5), 64 products with 4/25 of them. Activations channels-last, weights as stored
 // (O, C, 3, 3) or (O, C, 5, 5). Errors are about ten times those of the direct sum (1e-6 of the largest value).
+// T: float, or the bits of bf16: products are in f32, and errors those of rounding the result.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -50,22 +51,23 @@ class WinogradGrid {
   Squares in_, out_;
 };
 
+template <class T>
 class Winograd {
  public:
   // y = conv(x, w) of the problem; or, with `transposed`, dx from dy: the problem then has dy as x and dx as y (its
   // padding the filter's width less 1 and that of the convolution), and w is the convolution's.
-  // `transformed`: w is what transform_filters left.
+  // `transformed`: w is what transform_filters left, for images of floats alone.
   enum class Weights : uint8_t { stored, transposed, transformed };
   // `stream`: results pass the caches by.
   Winograd(const ConvProblem& problem, Weights weights, bool stream);
   // bias (o) and residual (like y) may be null.
-  void run(const float* x, const float* w, const float* bias, const float* residual, float* y, void* scratch) const;
+  void run(const T* x, const T* w, const T* bias, const T* residual, T* y, void* scratch) const;
   size_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
-  void inputs(const float* x, int64_t first, int64_t last, float* v) const;
-  void products(const float* v, const float* u, float* m, int64_t first, int64_t last, int64_t e, const float* x) const;
-  void outputs(const float* m, int64_t first, int64_t last, const float* bias, const float* residual, float* y) const;
+  void inputs(const T* x, int64_t first, int64_t last, float* v) const;
+  void products(const float* v, const float* u, float* m, int64_t first, int64_t last, int64_t e, const T* x) const;
+  void outputs(const float* m, int64_t first, int64_t last, const T* bias, const T* residual, T* y) const;
 
   ConvProblem p_;
   Weights weights_;
@@ -84,16 +86,17 @@ void transform_filters(const float* w, float* u, int64_t o, int64_t c, int64_t t
 int64_t filter_floats(int64_t c, int64_t o, int64_t taps);
 
 // dw of the convolution from x and dy. Sums run over tiles in one order whatever the number of threads.
+template <class T>
 class WinogradGradWeight {
  public:
   explicit WinogradGradWeight(const ConvProblem& problem);
-  void run(const float* x, const float* dy, float* dw, void* scratch) const;
+  void run(const T* x, const T* dy, T* dw, void* scratch) const;
   size_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
-  void transforms(const float* x, const float* dy, int64_t first, int64_t last, float* v, float* z) const;
+  void transforms(const T* x, const T* dy, int64_t first, int64_t last, float* v, float* z) const;
   void products(const float* v, const float* z, float* du, int64_t first, int64_t last, int64_t e, bool accumulate,
-                const float* x, const float* dy) const;
+                const T* x, const T* dy) const;
 
   ConvProblem p_;
   WinogradGrid grid_;

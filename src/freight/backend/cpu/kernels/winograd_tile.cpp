@@ -7,7 +7,11 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
+// Per target, no include guard of its own is in the way.
+#include "freight/backend/cpu/kernels/functions-inl.h"
+
 #include <array>
+#include <type_traits>
 
 #include "freight/backend/cpu/kernels/winograd_tile.h"
 
@@ -18,6 +22,11 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
+
+HWY_INLINE V read(const float* from) { return hn::LoadU(D(), from); }
+HWY_INLINE V read(const uint16_t* from) { return from_bf16(hn::LoadU(D16(), from)); }
+HWY_INLINE void write(V v, float* to) { hn::StoreU(v, D(), to); }
+HWY_INLINE void write(V v, uint16_t* to) { hn::StoreU(to_bf16(v), D16(), to); }
 
 HWY_INLINE V times(float c, V v) { return hn::Mul(hn::Set(D(), c), v); }
 HWY_INLINE V plus(float c, V v, V w) { return hn::MulAdd(hn::Set(D(), c), v, w); }  // c v + w
@@ -143,7 +152,8 @@ struct Form {
   static constexpr auto kA = powers<kPatch, kTile>(false);
   static constexpr auto kG = powers<kPatch, kTaps>(true);
 
-  HWY_ALIGN static constexpr float kZeros[HWY_MAX_BYTES / 4] = {};
+  template <class Number>
+  HWY_ALIGN static constexpr Number kZeros[HWY_MAX_BYTES / sizeof(Number)] = {};
 
   // f(its index, its place in an image) of each pixel that exists.
   template <class F>
@@ -156,8 +166,9 @@ struct Form {
     }
   }
 
-  template <class T>
-  static void patch(const float* images, const WinogradPatch& p, int64_t channels, const WinogradTable::Out& out) {
+  template <class T, class Number>
+  static void patch(const Number* images, const WinogradPatch& p, int64_t channels,
+                    const typename WinogradTable<Number>::Out& out) {
     const D d;
     constexpr size_t kSide = T::kIn;
     ptrdiff_t places[kSide * kSide];
@@ -166,14 +177,14 @@ struct Form {
       float* dst = out.dst + (c / out.width) * out.panel + c % out.width;
       const auto store = [&](size_t i, size_t j, V v)
                              HWY_ATTR { hn::StoreU(v, d, dst + static_cast<ptrdiff_t>(i * kPatch + j) * out.element); };
-      const float* first = images + p.pieces[0].first + c;
+      const Number* first = images + p.pieces[0].first + c;
       const auto pixel = [&](size_t i, size_t j) HWY_ATTR {
         return first + static_cast<ptrdiff_t>(i) * p.row + static_cast<ptrdiff_t>(j) * p.col;
       };
-      const auto or_zeros = [&](size_t i, size_t j, const float* at)
-                                HWY_ATTR { return hn::LoadU(d, (p.exists >> (i * kSide + j) & 1) != 0 ? at : kZeros); };
+      const auto or_zeros = [&](size_t i, size_t j, const Number* at)
+                                HWY_ATTR { return read((p.exists >> (i * kSide + j) & 1) != 0 ? at : kZeros<Number>); };
       if (p.whole) {
-        both_sides<T>([&](size_t i, size_t j) HWY_ATTR { return hn::LoadU(d, pixel(i, j)); }, store);
+        both_sides<T>([&](size_t i, size_t j) HWY_ATTR { return read(pixel(i, j)); }, store);
       } else if (p.count == 1) {
         both_sides<T>([&](size_t i, size_t j) HWY_ATTR { return or_zeros(i, j, pixel(i, j)); }, store);
       } else {
@@ -183,23 +194,23 @@ struct Form {
     }
   }
 
-  static void output(const float* m, ptrdiff_t element, int64_t channels, const WinogradTable::Finish& finish,
-                     float* images, const WinogradPatch& p) {
+  template <class Number>
+  static void output(const float* m, ptrdiff_t element, int64_t channels,
+                     const typename WinogradTable<Number>::Finish& finish, Number* images, const WinogradPatch& p) {
     const D d;
     for (int64_t c = 0; c < channels; c += static_cast<int64_t>(hn::Lanes(d))) {
-      const V b = finish.bias ? hn::LoadU(d, finish.bias + c) : hn::Zero(d);
+      const V b = finish.bias ? read(finish.bias + c) : hn::Zero(d);
       const auto product = [&](size_t i, size_t j) HWY_ATTR {
         return hn::LoadU(d, m + static_cast<ptrdiff_t>(i * kPatch + j) * element + c);
       };
       const auto store = [&](V y, ptrdiff_t at) HWY_ATTR {
         V v = hn::Add(y, b);
-        if (finish.residual) v = hn::Add(v, hn::LoadU(d, finish.residual + at + c));
+        if (finish.residual) v = hn::Add(v, read(finish.residual + at + c));
         if (finish.relu) v = hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v);
-        if (finish.stream) {
-          hn::Stream(v, d, images + at + c);
-        } else {
-          hn::StoreU(v, d, images + at + c);
+        if constexpr (std::is_same_v<Number, float>) {
+          if (finish.stream) return hn::Stream(v, d, images + at + c);
         }
+        write(v, images + at + c);
       };
       if (p.whole) {
         both_sides<ByColumns<kA>>(product, [&](size_t i, size_t j, V y) HWY_ATTR {
@@ -235,13 +246,15 @@ struct Form {
     }
   }
 
-  static constexpr WinogradTable table() {
-    return {kPatch, patch<ByRows<kB>>, patch<ByRows<kA>>, output, filter, filter_gradient};
+  template <class Number>
+  static constexpr WinogradTable<Number> table() {
+    return {kPatch, patch<ByRows<kB>, Number>, patch<ByRows<kA>, Number>, output<Number>, filter, filter_gradient};
   }
 };
 
 WinogradTables make_winograd_tables() {
-  return {static_cast<int>(hn::Lanes(D())), Form<4, 3>::table(), Form<4, 5>::table()};
+  return {static_cast<int>(hn::Lanes(D())), Form<4, 3>::table<float>(), Form<4, 5>::table<float>(),
+          Form<4, 3>::table<uint16_t>(), Form<4, 5>::table<uint16_t>()};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -23,6 +23,8 @@ struct WinogradPatch {
   PatchRectangle pieces[4];  // so many
 };
 
+// T: the numbers of images, float or the bits of bf16, which are widened when read and rounded when written.
+template <class T>
 struct WinogradTable {
   int patch = 0;  // pixels along an axis
   // Channel c of transformed element e goes to dst[e * element + (c / width) * panel + c % width]; width is a multiple
@@ -32,15 +34,15 @@ struct WinogradTable {
     ptrdiff_t element, panel;
     int64_t width;
   };
-  using Transform = void (*)(const float* images, const WinogradPatch& patch, int64_t channels, const Out& out);
+  using Transform = void (*)(const T* images, const WinogradPatch& patch, int64_t channels, const Out& out);
   Transform input, gradient;  // B^T d B and A dy A^T
   // This is done to a result before it is stored: bias (channels) and residual (like the images) may be null.
   struct Finish {
-    const float *bias, *residual;
+    const T *bias, *residual;
     bool relu, stream;
   };
   // Channel c of product e is at m[e * element + c].
-  void (*output)(const float* m, ptrdiff_t element, int64_t channels, const Finish& finish, float* images,
+  void (*output)(const float* m, ptrdiff_t element, int64_t channels, const Finish& finish, T* images,
                  const WinogradPatch& patch);
   // One vector of filters, tap t of lane l at taps[t * tap + l]: element e to dst[e * element + l].
   void (*filter)(const float* taps, ptrdiff_t tap, float* dst, ptrdiff_t element);
@@ -49,7 +51,8 @@ struct WinogradTable {
 };
 struct WinogradTables {
   int lanes = 0;  // channels come in multiples of it
-  WinogradTable three, five;
+  WinogradTable<float> three, five;
+  WinogradTable<uint16_t> three_bf16, five_bf16;
 };
 const WinogradTables& winograd_tables();
 

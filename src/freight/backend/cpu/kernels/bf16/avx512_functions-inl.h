@@ -66,9 +66,11 @@ HWY_INLINE Floats erf_avx512(Floats x) {
        0.00366236572f, 0.00312928203f, 0.00264886208f, 0.00223294203f, 0.00188129814f,  0.00158789079f,
        0.00134458765f, 0.00114315108f},
   };
-  const Floats u = hn::Min(hn::Abs(x), hn::Set(d, 3.925f));
-  const __m512i segment = _mm512_cvtps_epi32(hn::Mul(u, hn::Set(d, 8.0f)).raw);
-  const Floats t = {_mm512_reduce_ps(u.raw, 3 << 4)};  // less the nearest multiple of 1/8
+  // The second operand of min is the one that may be NaN. A sum with 1.5 * 2^20 is a multiple of 1/8, whose number are
+  // its last bits.
+  const Floats u = {_mm512_min_ps(_mm512_set1_ps(3.925f), hn::Abs(x).raw)}, to_eighths = hn::Set(d, 0x1.8p20f);
+  const Floats shifted = hn::Add(u, to_eighths), t = hn::Sub(u, hn::Sub(shifted, to_eighths));
+  const __m512i segment = _mm512_castps_si512(shifted.raw);
   const auto coefficient = [&](int power) HWY_ATTR {
     return Floats{_mm512_permutex2var_ps(_mm512_load_ps(kPowers[power]), segment, _mm512_load_ps(kPowers[power] + 16))};
   };
@@ -76,8 +78,7 @@ HWY_INLINE Floats erf_avx512(Floats x) {
   g = hn::MulAdd(g, t, coefficient(2));
   g = hn::MulAdd(g, t, coefficient(1));
   g = hn::MulAdd(g, t, coefficient(0));
-  const Floats y = hn::CopySign(hn::Min(hn::Mul(u, g), hn::Set(d, 1.0f)), x);
-  return hn::IfThenElse(hn::IsNaN(x), x, y);
+  return hn::CopySign({_mm512_min_ps(_mm512_set1_ps(1.0f), hn::Mul(u, g).raw)}, x);
 }
 #endif
 

@@ -1,0 +1,41 @@
+"""The training of mnist_fit.py as a loop over a compiled step: mnist_loop.py DIRECTORY."""
+import sys
+import time
+
+import numpy as np
+from mnist_fit import network, read
+
+import freight as fr
+from freight import optim
+
+BATCH, EPOCHS = 64, 4
+
+net = network()
+optimizer = optim.SGD(net, lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4, decay_norm_bias=False)
+
+
+def loss_of(net, x, y):
+    return fr.cross_entropy(net(fr.astype(x, fr.float32) / 255), y)
+
+
+@fr.jit  # traced once: forward, gradients and update are one plan, which is replayed
+def step(x, y):
+    loss, grads = fr.value_and_grad(loss_of)(net, x, y)
+    optimizer.update(grads)
+    return loss
+
+
+if __name__ == "__main__":
+    (images, classes), test = read(sys.argv[1], "train"), read(sys.argv[1], "t10k")
+    classes = classes.astype("i8")
+    steps = len(images) // BATCH
+    rate = optim.one_cycle(0.1, EPOCHS * steps)
+    for epoch in range(EPOCHS):
+        began = time.monotonic()
+        order, loss = np.random.default_rng(epoch).permutation(len(images)), 0.0
+        for i in range(steps):
+            rows = order[i * BATCH : (i + 1) * BATCH]
+            optimizer.lr = rate(epoch * steps + i)
+            loss += step(fr.asarray(images[rows]), fr.asarray(classes[rows])).item()
+        print(f"epoch {epoch + 1}  loss {loss / steps:.4f}  {steps * BATCH / (time.monotonic() - began):,.0f} samples/s")
+    print(net.evaluate(*test))

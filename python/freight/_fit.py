@@ -1,0 +1,528 @@
+"""Training on arrays by the library's trainer: what fit, evaluate, predict, save and load of modules do."""
+import contextlib
+import json
+import os
+import tempfile
+import weakref
+
+from . import _array_api as xp
+from . import _core
+from ._functions import isfinite
+from ._module import Module, wrapped
+from ._transforms import autocast, jit
+
+_VALUE_LOSSES = ("mse", "huber", "mae")
+_COMPUTE = {"fp32": _core.float32, "tf32": _core.float32, "bf16": _core.bfloat16, "fp16": _core.float16}
+
+
+class History:
+    """What a run reported: `history` has a list per figure with one number per epoch, `ended` says why the run was over
+    ("complete", "early", "stopped", "nothing_left")."""
+
+    def __init__(self):
+        self.epoch, self.history = [], {}
+        self.ended, self.steps, self.best_epoch = "", 0, 0
+        self.seconds = self.samples_per_second = 0.0
+        self.output_dir = self.model_path = ""
+
+    def _add(self, epoch, figures):
+        self.epoch.append(epoch)
+        for name, value in figures.items():
+            self.history.setdefault(name, []).append(value)
+
+    def __repr__(self):
+        last = ", ".join(f"{k} {v[-1]:.4g}" for k, v in self.history.items())
+        return f"History({len(self.epoch)} epochs, {self.ended}: {last})"
+
+
+class _Sink:
+    """Gets the reports of a run, and hands them on to the callbacks."""
+
+    def __init__(self, model, callbacks, validates, verbose):
+        self.model, self.callbacks, self.validates, self.verbose = model, callbacks, validates, verbose
+        self.history = History()
+        self.wants_steps = any(c.wants_steps for c in callbacks)
+
+    def _tell(self, method, *arguments):
+        answer = None
+        for c in self.callbacks:
+            found = getattr(c, method)(*arguments)
+            if found is True or (answer is None and isinstance(found, (int, float))):
+                answer = found if found is True else float(found)
+        return answer
+
+    def start(self, summary):
+        for c in self.callbacks:
+            c.model = self.model
+        self._tell("on_train_begin", summary)
+
+    def step(self, logs):
+        return self._tell("on_train_batch_end", logs["step"], logs)
+
+    def epoch(self, logs):
+        test = logs.pop("validation", {})
+        figures = {k: logs[k] for k in ("loss", "accuracy", "metric") if k in logs}
+        figures.update({f"val_{k}": v for k, v in test.items()})
+        figures["lr"] = logs["lr"]
+        self.history._add(logs["epoch"], figures)
+        if self.verbose:
+            shown = "  ".join(f"{k} {v:.4f}" if k != "lr" else f"lr {v:.3g}" for k, v in figures.items())
+            print(f"epoch {logs['epoch']}/{logs['epochs']}  {shown}  {logs['samples_per_s']:,.0f} samples/s  {logs['seconds']:.1f} s",
+                  flush=True)
+        return self._tell("on_epoch_end", logs["epoch"], {**logs, **figures})
+
+
+def _inputs(x, what):
+    """(array on the host, whether its type needs feeds)."""
+    x = xp.asarray(x)
+    if x.ndim < 2:
+        raise ValueError(f"{what}: expected samples of at least one axis, (N, ...), got shape {x.shape}")
+    if x.dtype == xp.uint8:
+        return _core.to_host(x), False
+    if xp.isdtype(x.dtype, "real floating") or x.dtype == xp.bool:
+        return _core.to_host(xp.astype(x, xp.float32, copy=False)), False
+    if xp.isdtype(x.dtype, "integral"):
+        return _core.to_host(xp.astype(x, xp.int32, copy=False)), True
+    raise TypeError(f"{what}: expected real numbers, got {x.dtype}")
+
+
+def _texts(y):
+    """A list of strings, where y is one."""
+    if hasattr(y, "tolist") and getattr(getattr(y, "dtype", None), "kind", "") in ("U", "S", "O"):
+        y = y.tolist()
+    return y if isinstance(y, (list, tuple)) and len(y) and isinstance(y[0], str) else None
+
+
+def _targets(y, loss, classes, what):
+    """Targets as the trainer takes them: classes i64 (N), values f32, labels u8 (N, K), or tokens i32 (N, T); and the names
+    of classes."""
+    texts = _texts(y)
+    if texts is not None:
+        names = classes or sorted(set(texts))
+        numbers = {name: i for i, name in enumerate(names)}
+        for i, t in enumerate(texts):
+            if t not in numbers:
+                raise ValueError(f"{what}: y[{i}] is {t!r}, expected one of the classes {', '.join(names)}")
+        return xp.asarray([numbers[t] for t in texts], dtype=xp.int64), names
+    y = xp.asarray(y)
+    if y.ndim == 0:
+        raise ValueError(f"{what}: expected one target per sample, got a number")
+    if xp.isdtype(y.dtype, "real floating") or loss in _VALUE_LOSSES:
+        return _core.to_host(xp.astype(y, xp.float32, copy=False)), classes
+    if y.ndim == 1 and (xp.isdtype(y.dtype, "integral") or y.dtype == xp.bool):
+        return _core.to_host(xp.astype(y, xp.int64, copy=False)), classes
+    if y.dtype in (xp.uint8, xp.bool) and y.ndim == 2:
+        return _core.to_host(xp.astype(y, xp.uint8, copy=False)), classes
+    if xp.isdtype(y.dtype, "integral") and y.shape[1] == 1:
+        raise ValueError(f"{what}: y: expected classes as (N,), got {y.shape}: use y[:, 0]")
+    if xp.isdtype(y.dtype, "integral"):
+        return _core.to_host(xp.astype(y, xp.int32, copy=False)), classes
+    raise TypeError(f"{what}: expected classes, labels or real values, got {y.dtype}{list(y.shape)}")
+
+
+def _pair(data, what):
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        raise TypeError(f"{what}: expected (x, y), got {type(data).__name__}")
+    return data
+
+
+def _need_as_many(x, y, what):
+    if x.shape[0] != y.shape[0]:
+        raise ValueError(f"{what}: x has {x.shape[0]} samples and y {y.shape[0]}: expected as many")
+    if x.shape[0] == 0:
+        raise ValueError(f"{what}: there are no samples: expected at least one")
+
+
+class _Batches:
+    """The batches of an iterable with a length, such as a DataLoader, for each epoch anew."""
+
+    def __init__(self, loader, loss):
+        self.loader, self.loss, self.count = loader, loss, len(loader)
+        if self.count == 0:
+            raise ValueError("fit: x has no batches: expected at least one")
+        self.size = None
+        self.start(0, 0)
+        first = self.next()
+        self.x, self.y, self.tokens = first["x"], first["y"], first["tokens"]
+        self.size = self.x.shape[0]
+        self.samples = self.count * self.size
+
+    def start(self, epoch, first):
+        sampler = getattr(self.loader, "sampler", None)
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(epoch)
+        self.batches, self.at = iter(self.loader), 0
+        while self.at < first:
+            self.next()
+
+    def next(self):
+        batch = next(self.batches, None)
+        if batch is None:
+            return None
+        what = f"fit: batch {self.at} of x"
+        x, y = _pair(batch, what)
+        (x, tokens), (y, _) = _inputs(x, what), _targets(y, self.loss, None, what)
+        _need_as_many(x, y, what)
+        self.at += 1
+        if self.size is not None and (x.shape[1:] != self.x.shape[1:] or y.shape[1:] != self.y.shape[1:] or x.dtype != self.x.dtype
+                                      or x.shape[0] != self.size and self.at < self.count):
+            raise ValueError(f"{what}: expected samples {self.x.dtype}{self.x.shape} as in the first batch, got {x.dtype}{x.shape}")
+        if x.dtype == xp.uint8:
+            x = xp.astype(x, xp.float32) / 255
+        return {"x": x, "y": y, "tokens": tokens}
+
+
+def _is_loader(x):
+    return not hasattr(x, "shape") and not isinstance(x, (list, tuple)) and hasattr(x, "__iter__")
+
+
+def _collected(loader, what):
+    """All samples of an iterable of batches."""
+    batches = [_pair(b, what) for b in loader]
+    if not batches:
+        raise ValueError(f"{what}: there are no samples: expected at least one")
+    return tuple(xp.concat([xp.asarray(b[i]) for b in batches], axis=0) for i in range(2))
+
+
+def _kind_of(y):
+    """The loss that targets of this type have where none is named."""
+    return {xp.int64: "cross_entropy", xp.float32: "mse", xp.uint8: "multilabel", xp.int32: "cross_entropy"}[y.dtype]
+
+
+def _name_of(model):
+    return type(model).__name__
+
+
+def _request(model, x, y, *, loss, metric=None, classes=None):
+    """What the extension's functions read: the data and what the model is for."""
+    task = model.__dict__.get("_task") or {}
+    request = {"name": _name_of(model), "data_name": "arrays", "x": x, "y": y, "input": x.shape[1:],
+               "dtype": "float32" if x.dtype == xp.uint8 else x.dtype.name,
+               "classes": classes or ([str(i) for i in range(y.shape[1])] if y.dtype == xp.uint8 else []), "mean": task.get("mean", []), "std": task.get("std", [])}
+    request["loss"] = _kind_of(y) if callable(loss) or loss in (None, "auto") else loss
+    if callable(loss):
+        request["loss_function"] = loss
+    if callable(metric):
+        name = getattr(metric, "__name__", "metric")
+        request |= {"metric_function": metric, "metric_name": name if name.isidentifier() else "metric",
+                    "higher_is_better": getattr(metric, "higher_is_better", True)}
+    return request
+
+
+def _weights(sample_weight, class_weight, y, count):
+    """A weight per sample."""
+    w = xp.ones(count) if sample_weight is None else xp.astype(xp.asarray(sample_weight), xp.float32, copy=False)
+    if w.shape != (count,):
+        raise ValueError(f"fit: sample_weight: expected one weight per sample, ({count},), got shape {w.shape}")
+    if not bool(xp.all(isfinite(w) & (w >= 0))):
+        raise ValueError("fit: sample_weight: expected finite weights that are not negative")
+    if class_weight is not None:
+        classes = int(xp.max(y)) + 1
+        if class_weight == "balanced":
+            counts = [int(xp.sum(y == c)) for c in range(classes)]
+            by_class = [count / (classes * max(n, 1)) for n in counts]
+        else:
+            by_class = [float(class_weight.get(c, class_weight.get(str(c), 1.0))) for c in range(classes)]
+        w = w * xp.take(xp.asarray(by_class), y)
+    return w
+
+
+def _weighted(request, weights, loss):
+    """The request with weights in the targets: classes become shares of the weight, values get a column."""
+    y = request["y"]
+    request["feeds"] = True
+    if y.dtype == xp.int64 and request["loss"] == "cross_entropy" and "loss_function" not in request:
+        outputs = max(len(request["classes"]), request.pop("outputs"))
+        hot = lambda labels: xp.astype(xp.expand_dims(labels, axis=1) == xp.arange(outputs), xp.float32)  # noqa: E731
+        request["y"] = hot(y) * xp.expand_dims(weights, axis=1)
+        request["vy"] = hot(request["vy"])
+        return
+    if y.dtype != xp.float32:
+        raise ValueError(f"fit: sample_weight is for cross_entropy and for values, got loss {request['loss']}")
+    function = request.get("loss_function") or (lambda o, t: (o - t) ** 2)
+    if request["loss"] != "mse" and "loss_function" not in request:
+        raise ValueError(f"fit: sample_weight of values is for mse or a loss function, got loss {request['loss']}")
+    width = 1 if y.ndim == 1 else y.shape[1]
+    columns = lambda t, w: xp.concat([xp.reshape(t, (t.shape[0], width)), xp.expand_dims(w, axis=1)], axis=1)  # noqa: E731
+    vector = y.ndim == 1
+    request["y"] = columns(y, weights)
+    request["vy"] = columns(request["vy"], xp.ones(request["vy"].shape[0]))
+
+    def weighted_loss(outputs, targets):
+        t = targets[:, 0] if vector else targets[:, :width]
+        o = xp.reshape(outputs, t.shape)
+        each = function(o, t)
+        if each.ndim == 0:
+            raise ValueError("fit: with sample_weight the loss function must return a number per sample, got a scalar")
+        each = xp.mean(xp.reshape(each, (each.shape[0], -1)), axis=1)
+        return each * targets[:, width]
+
+    request["loss_function"] = weighted_loss
+
+
+def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, sample_weight=None, class_weight=None, loss="auto",
+        metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0, resume=None, output_dir="",
+        verbose=True, **settings):
+    """See Module.fit."""
+    name = loss if isinstance(loss, str) else None
+    batches = _Batches(x, name) if y is None and _is_loader(x) else None
+    if batches:
+        if resume or sample_weight is not None:
+            raise ValueError(f"fit: {'resume' if resume else 'sample_weight'} is for arrays: the batches of x may differ each time")
+        x, y, tokens, classes, batch_size = batches.x, batches.y, batches.tokens, None, batches.size
+    else:
+        if y is None:
+            x, y = _pair(x, "fit: y is missing and x")
+        x, tokens = _inputs(x, "fit: x")
+        y, classes = _targets(y, name, None, "fit")
+    _need_as_many(x, y, "fit")
+    request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
+    request["feeds"] = tokens or (x.dtype == xp.float32 and y.dtype == xp.int32) or batches is not None
+    request["batches"] = batches
+    if validation_data is not None:
+        if _is_loader(validation_data):
+            validation_data = _collected(validation_data, "fit: validation_data")
+        vx, vy = _pair(validation_data, "fit: validation_data")
+        vx, _ = _inputs(vx, "fit: validation_data")
+        vy, _ = _targets(vy, name, classes, "fit: validation_data")
+        _need_as_many(vx, vy, "fit: validation_data")
+        if vx.shape[1:] != x.shape[1:]:
+            raise ValueError(f"fit: validation_data: samples have shape {vx.shape[1:]}, those of x {x.shape[1:]}")
+    else:
+        vx, vy = x[:0], y[:0]
+    request |= {"vx": vx, "vy": vy}
+    callbacks = [callbacks] if isinstance(callbacks, Callback) else list(callbacks)
+    settings = dict(settings)
+    for c in callbacks:
+        if not isinstance(c, Callback):
+            raise TypeError(f"fit: callbacks: expected freight.callbacks.Callback, got {type(c).__name__}")
+        for key, value in c.settings().items():
+            value = os.fspath(value) if isinstance(value, os.PathLike) else value
+            if key == "output_dir":
+                if output_dir and os.fspath(output_dir) != value:
+                    raise ValueError(f"fit: {type(c).__name__} and output_dir name two directories: {value} and {output_dir}")
+                output_dir = value
+            else:
+                settings[key] = value
+    if settings.get("early_stop", 0) > 0 and validation_data is None:
+        raise ValueError("fit: early stopping compares evaluations: expected validation_data, got none")
+    if sample_weight is not None or (class_weight is not None and request["feeds"]):
+        if y.dtype == xp.int64:
+            request["outputs"] = _core.output_shape(model._node(), request)[-1]
+        weights = _weights(sample_weight, class_weight, y, y.shape[0])
+        _weighted(request, weights, loss)
+    elif class_weight is not None:
+        settings["class_weight"] = class_weight if isinstance(class_weight, str) else json.dumps(
+            {str(k): float(v) for k, v in class_weight.items()})
+    if isinstance(metric, str) and metric != "auto":
+        settings["metric"] = metric
+    if request["loss"] == "multilabel":
+        settings["task"] = "multilabel"
+    if resume:
+        if not output_dir:
+            raise ValueError("fit: resume: expected an output_dir, where the run keeps its checkpoints, got none")
+        settings["resume"] = "auto" if resume is True else os.fspath(resume)
+    if "optimizer" in settings and not isinstance(settings["optimizer"], str):
+        raise TypeError(f"fit: optimizer: expected a name (\"adamw\"), with lr=, momentum= and weight_decay= beside it, got "
+                        f"{type(settings['optimizer']).__name__}")
+    request["settings"] = {"epochs": epochs, "batch_size": batch_size, "device": device, "precision": precision,
+                           "grad_accum": grad_accum, "seed": seed, "output_dir": os.fspath(output_dir), **settings}
+    sink = _Sink(model, callbacks, validation_data is not None, verbose)
+    model.__dict__["_task"] = {k: request[k] for k in ("input", "dtype", "loss", "classes", "mean", "std")}
+    if callable(loss):
+        model.__dict__["_task"]["loss_function"] = loss
+    if not model.training:
+        model.train()
+    with contextlib.ExitStack() as stack:
+        if not output_dir and (settings.get("early_stop", 0) > 0 or "metric" in settings):
+            # The weights of the best epoch are kept in files.
+            request["settings"]["output_dir"] = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "run")
+        result = _core.fit(model._node(), request, sink)
+    if not output_dir:
+        result["output_dir"] = result["model_path"] = ""
+    history = sink.history
+    history.ended, history.steps, history.best_epoch = result["ended"], result["steps"], result["best_epoch"]
+    history.seconds, history.samples_per_second = result["train_seconds"], result["samples_per_second"]
+    history.output_dir, history.model_path = result["output_dir"], result["model_path"]
+    sink._tell("on_train_end", history)
+    return history
+
+
+def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device="auto", precision="fp32"):
+    """See Module.evaluate."""
+    if y is None:
+        x, y = _collected(x, "evaluate") if _is_loader(x) else _pair(x, "evaluate: y is missing and x")
+    task = model.__dict__.get("_task") or {}
+    loss = task.get("loss_function", task.get("loss", "auto")) if loss is None else loss
+    x, tokens = _inputs(x, "evaluate: x")
+    y, classes = _targets(y, loss if isinstance(loss, str) else None, task.get("classes"), "evaluate")
+    _need_as_many(x, y, "evaluate")
+    request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
+    request["feeds"] = tokens or y.dtype == xp.int32
+    return _core.evaluate(model._node(), request, batch_size, device, precision)
+
+
+def predict(model, x, *, batch_size=256, device="auto", precision="fp32"):
+    """See Module.predict."""
+    x, _ = _inputs(x, "predict: x")
+    task = model.__dict__.get("_task") or {}
+    if task and tuple(task["input"]) != x.shape[1:]:
+        raise ValueError(f"predict: expected samples of shape {tuple(task['input'])}, got {x.shape[1:]}")
+    if x.shape[0] == 0:
+        raise ValueError("predict: there are no samples: expected at least one")
+    if precision not in _COMPUTE:
+        raise ValueError(f"predict: precision: expected one of {', '.join(_COMPUTE)}, got {precision!r}")
+    identity, kept = model.__dict__.get("_compiled", (0, {}))
+    if identity != model._node().identity:  # a part was replaced
+        kept = {}
+        model.__dict__["_compiled"] = (model._node().identity, kept)
+    if device not in kept:
+        weak = weakref.ref(model)  # the compiled function must not keep its own module
+        kept[device] = jit(lambda x: weak()(x), device="" if device == "auto" else device)
+    modes = [(m._built(), m._built().training) for m in model.modules()]
+    model.eval()
+    try:
+        with autocast(_COMPUTE[precision]):
+            results = [kept[device](_prepared(x[i:i + batch_size], task)) for i in range(0, x.shape[0], batch_size)]
+    finally:
+        for node, training in modes:  # outer ones first
+            node.training = training
+    joined = [_joined(parts, x.shape[0]) for parts in (zip(*results) if isinstance(results[0], tuple) else [results])]
+    return tuple(joined) if isinstance(results[0], tuple) else joined[0]
+
+
+def _prepared(x, task):
+    """Inputs as training has them: pixels from 0 to 1, channels normalized."""
+    mean, std = task.get("mean", []), task.get("std", [])
+    if x.dtype != xp.uint8 and not mean:
+        return x
+    unit = 255.0 if x.dtype == xp.uint8 else 1.0
+    x = xp.astype(x, xp.float32)
+    if not mean:
+        return x / unit
+    channels = (len(mean),) + (1,) * (x.ndim - 2)
+    return x * xp.reshape(xp.asarray([1 / (unit * s) for s in std]), channels) - xp.reshape(
+        xp.asarray([m / s for m, s in zip(mean, std)]), channels)
+
+
+def _joined(parts, count):
+    y = xp.concat(list(parts), axis=0) if all(p.ndim for p in parts) else None
+    if y is None or y.shape[0] != count:
+        raise ValueError(f"predict: forward must return a row for each of {count} samples, got {parts[0].shape}")
+    return y
+
+
+def save(model, path, *, input_shape=None, loss=None):
+    """See Module.save."""
+    task = {"loss": "cross_entropy", "classes": [], "mean": [], "std": [], **(model.__dict__.get("_task") or {})}
+    if input_shape is not None:
+        task["input"], task["dtype"] = tuple(input_shape), task.get("dtype", "float32")
+    elif "input" not in task:
+        if "_seen" not in model.__dict__:
+            raise ValueError("save: expected input_shape, the shape of one sample: the model has seen none so far")
+        task["input"], task["dtype"] = model.__dict__["_seen"]
+    if loss is not None:
+        task["loss"] = loss
+    return _core.save_model(model._node(), os.fspath(path), {"name": _name_of(model), **task, "loss_function": None})
+
+
+def load(path):
+    """A module from a model that `save`, fit or the command has stored: a network made of the library's layers. For the weights
+    of a class of one's own: make the module, and call its load_weights."""
+    node, task = _core.load_model(os.fspath(path))
+    model = wrapped(node)
+    task.pop("name")
+    task["dtype"] = task["dtype"].name
+    model.__dict__["_task"] = task
+    return model.eval()
+
+
+class Callback:
+    """Hears of a run. on_epoch_end and on_train_batch_end may return True, which stops the run with the next step, or a learning
+    rate for the steps that follow."""
+
+    wants_steps = False  # whether on_train_batch_end is called
+    model = None
+
+    def settings(self):
+        """Settings of fit that the callback stands for."""
+        return {}
+
+    def on_train_begin(self, logs):
+        pass
+
+    def on_train_batch_end(self, batch, logs):
+        pass
+
+    def on_epoch_end(self, epoch, logs):
+        pass
+
+    def on_train_end(self, history):
+        pass
+
+
+class EarlyStopping(Callback):
+    """Ends the run after `patience` evaluations without improvement; the weights are those of the best one."""
+
+    def __init__(self, patience=3, min_delta=0.0):
+        self.patience, self.min_delta = patience, min_delta
+
+    def settings(self):
+        return {"early_stop": self.patience, "min_improvement": float(self.min_delta)}
+
+
+class Checkpoint(Callback):
+    """Keeps checkpoints in a run directory, each epoch or every so many steps: fit(resume=True) goes on from the newest."""
+
+    def __init__(self, directory, every=0, keep=3):
+        self.directory, self.every, self.keep = directory, every, keep
+
+    def settings(self):
+        return {"output_dir": self.directory, "save_every": self.every, "keep": self.keep}
+
+
+class TensorBoard(Callback):
+    """Writes the run directory, in which there is a file of TensorBoard's events."""
+
+    def __init__(self, directory):
+        self.directory = directory
+
+    def settings(self):
+        return {"output_dir": self.directory}
+
+
+class LearningRate(Callback):
+    """The learning rate of each step, by a function of its number from 0, such as a schedule of freight.optim."""
+
+    wants_steps = True
+
+    def __init__(self, schedule):
+        self.schedule = schedule
+
+    def settings(self):
+        return {"lr": float(self.schedule(0)), "lr_scheduler": "constant"}
+
+    def on_train_batch_end(self, batch, logs):
+        return float(self.schedule(logs["total_step"]))
+
+
+class Progress(Callback):
+    """One line in the terminal that follows the run."""
+
+    wants_steps = True
+
+    def on_train_batch_end(self, batch, logs):
+        import sys
+        import time
+
+        now = time.monotonic()
+        if now - getattr(self, "_shown", 0) < 0.1 and batch < logs["steps"]:
+            return
+        self._shown = now
+        done = 20 * batch // max(logs["steps"], 1)
+        line = (f"epoch {logs['epoch']}/{logs['epochs']}  [{'#' * done}{'.' * (20 - done)}] {batch}/{logs['steps']}  loss "
+                f"{logs['loss']:.4f}  {logs['samples_per_s']:,.0f} samples/s")
+        sys.stderr.write(f"\r{line}" + ("\n" if batch == logs["steps"] else ""))
+        sys.stderr.flush()
+
+

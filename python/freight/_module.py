@@ -1,0 +1,700 @@
+"""Modules with PyTorch's interface over those of the library; freight.nn has them together with the layers.
+
+Every module has a node, a module of the library: layers are made by it, and the forward of a class that is written in
+Python is called by its node. Nodes are made when they are needed, and anew where a program has replaced a part.
+"""
+import threading
+
+from . import _array_api as xp
+from . import _core, _functions
+from ._transforms import _as_leaves, _flatten, _state, _unflatten
+
+
+class _Calls(threading.local):
+    depth = 0  # modules that are being called
+
+
+_calls = _Calls()
+_changes = [0]  # of the structure of modules: nodes that were looked up before may be out of date
+
+
+def _changed(module):
+    """To be called after a part of the module has changed: functions that were compiled with it are traced anew."""
+    _changes[0] += 1
+    if module._cached is not None:
+        module._cached[1].changed()
+
+
+def _recording():
+    return _state.depth or _core.compiling()
+
+
+def _floats(data, what):
+    """Elements on the host in f32."""
+    x = xp.asarray(data)
+    if not xp.isdtype(x.dtype, "real floating"):
+        raise TypeError(f"{what}: expected floating numbers, got {x.dtype}")
+    return _core.to_host(xp.astype(x, xp.float32, copy=False))
+
+
+class Parameter:
+    """A trained array of a module, in f32: `self.scale = nn.Parameter(freight.ones(3))`. The module's attribute gives its
+    value, an array. Operators and functions of arrays take `value`."""
+
+    _trained = True
+
+    def __init__(self, data, requires_grad=True):
+        self._node = _core.make_held(_floats(data, type(self).__name__), self._trained)
+        self._variable = self._node.variable
+        if self._trained and not requires_grad:
+            self._variable.trainable = False
+
+    @classmethod
+    def _of(cls, variable):
+        held = cls.__new__(cls)
+        held._node, held._variable = None, variable
+        return held
+
+    @property
+    def value(self):
+        """The elements: within jit and grad those that are trained, else a copy."""
+        return self._variable.value() if _recording() else self._variable.elements()
+
+    @value.setter
+    def value(self, x):
+        x = xp.asarray(x)
+        if x.shape != self.shape:
+            raise ValueError(f"{self.name or type(self).__name__}: expected shape {self.shape}, got {x.shape}")
+        x = xp.astype(x, self.dtype, copy=False)
+        if _recording():
+            self._variable.assign(x)
+        else:
+            self._variable.set(_core.to_host(x))
+
+    data = value
+
+    @property
+    def requires_grad(self):
+        return self._variable.trainable
+
+    @requires_grad.setter
+    def requires_grad(self, on):
+        self._variable.trainable = on
+
+    @property
+    def name(self):
+        return self._variable.name
+
+    @property
+    def shape(self):
+        return self._variable.shape
+
+    @property
+    def dtype(self):
+        return self._variable.dtype
+
+    @property
+    def device(self):
+        return self._variable.device
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.value, name)
+
+    def __array__(self, dtype=None, copy=None):
+        return self.value.__array__(dtype, copy=copy)
+
+    def __dlpack__(self, **keywords):
+        return self.value.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return self.value.__dlpack_device__()
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self._variable.elements()!r})"
+
+    def __reduce__(self):
+        return type(self), (self._variable.elements(), self.requires_grad)
+
+
+class Buffer(Parameter):
+    """An array of a module that is saved with it and not trained: `self.mean = nn.Buffer(freight.zeros(3))`."""
+
+    _trained = False
+
+
+class Module:
+    """A layer, a block or a network. Subclasses make their parts in `__init__`, after `super().__init__()`, and compute in
+    `forward`."""
+
+    def __init__(self):
+        own = self.__dict__
+        own["_modules"], own["_held"] = {}, {}
+        own["_cached"] = None
+
+    # Parts.
+
+    def __setattr__(self, name, value):
+        own = self.__dict__
+        if isinstance(value, (Module, Parameter)):
+            if "_modules" not in own:
+                raise AttributeError(f"{type(self).__name__}: call super().__init__() before parts are assigned")
+            if isinstance(value, Parameter) and value._node is None:
+                raise TypeError(f"{type(self).__name__}.{name}: got a parameter of another module: nn.Parameter(p.value) copies it")
+            own.pop(name, None)
+            parts, others = (own["_modules"], own["_held"]) if isinstance(value, Module) else (own["_held"], own["_modules"])
+            others.pop(name, None)
+            parts[name] = value
+            _changed(self)
+        elif isinstance(own.get("_held", {}).get(name), Parameter) and value is not None:
+            own["_held"][name].value = value
+        else:
+            if own.get("_modules", {}).pop(name, None) or own.get("_held", {}).pop(name, None):
+                _changed(self)
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name):
+        own = self.__dict__
+        if "_modules" not in own and name[:1] != "_":
+            raise AttributeError(f"{type(self).__name__} has no {name!r}: is super().__init__() called first?")
+        if name in own.get("_modules", ()):
+            return own["_modules"][name]
+        if name in own.get("_held", ()):
+            return own["_held"][name].value
+        raise AttributeError(f"{type(self).__name__} has no {name!r}")
+
+    def __delattr__(self, name):
+        own = self.__dict__
+        if own["_modules"].pop(name, None) is None and own["_held"].pop(name, None) is None:
+            object.__delattr__(self, name)
+        _changed(self)
+
+    def __dir__(self):
+        return [*super().__dir__(), *self._modules, *self._held]
+
+    def add_module(self, name, module):
+        setattr(self, name, module)
+
+    def register_parameter(self, name, parameter):
+        setattr(self, name, parameter)
+
+    def register_buffer(self, name, data):
+        setattr(self, name, data if data is None else Buffer(data))
+
+    def children(self):
+        return iter(self._modules.values())
+
+    def named_children(self):
+        return iter(self._modules.items())
+
+    def named_modules(self, prefix=""):
+        yield prefix, self
+        for name, child in self._modules.items():
+            yield from child.named_modules(f"{prefix}.{name}" if prefix else name)
+
+    def modules(self):
+        return (module for _, module in self.named_modules())
+
+    def get_submodule(self, path):
+        module = self
+        for name in filter(None, path.split(".")):
+            if name not in module._modules:
+                raise AttributeError(f"{type(self).__name__} has no module {path!r}")
+            module = module._modules[name]
+        return module
+
+    def apply(self, function):
+        for module in [*self.modules()][::-1]:
+            function(module)
+        return self
+
+    # The node.
+
+    def _parts(self):
+        """(name, node) of the parts in the order in which they were assigned."""
+        held = [(name, p._node) for name, p in self._held.items()]
+        return held + [(name, child._built()) for name, child in self._modules.items()]
+
+    def _make_node(self, parts, training):
+        return _core.make_written(self, parts, training)
+
+    def _built(self):
+        cached = self._cached
+        if cached is not None and cached[0] == _changes[0]:
+            return cached[1]
+        parts = self._parts()
+        key = tuple((name, node.identity) for name, node in parts)
+        if cached is None or cached[2] != key:
+            cached = (0, self._make_node(parts, cached is None or cached[1].training), key)
+        self.__dict__["_cached"] = (_changes[0], *cached[1:])
+        return cached[1]
+
+    def _node(self):
+        before = self._cached
+        node = self._built()
+        if before is None or before[1] is not node:
+            node.name_variables()
+        return node
+
+    # Calls.
+
+    def forward(self, *arguments, **keywords):
+        raise NotImplementedError(f"{type(self).__name__} has no forward")
+
+    def _run(self, node, arguments, keywords):
+        return node.invoke(*arguments, **keywords)
+
+    def __call__(self, *arguments, **keywords):
+        node = self._node()
+        if _calls.depth or _recording():
+            return self._run(node, arguments, keywords)
+        arguments = [_as_leaves(a) for a in arguments]
+        if arguments and isinstance(arguments[0], _core.Array):
+            self.__dict__["_seen"] = (arguments[0].shape[1:], arguments[0].dtype.name)
+        _calls.depth += 1
+        try:
+            result = self._run(node, arguments, {k: _as_leaves(v) for k, v in keywords.items()})
+        finally:
+            _calls.depth -= 1
+        leaves = []
+        structure = _flatten(result, leaves)
+        return _unflatten(structure, iter([_core.to_host(x) if x.device == "cpu" else x for x in leaves]))
+
+    # Training or evaluation.
+
+    @property
+    def training(self):
+        return self._node().training
+
+    def train(self, mode=True):
+        """Training mode for this module and all below; eval() for the other one."""
+        self._node().training = bool(mode)
+        return self
+
+    def eval(self):
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad=True):
+        """Whether the parameters below are trained."""
+        for p in self._all_parameters():
+            p[1].requires_grad = requires_grad
+        return self
+
+    def to(self, device):
+        """Moves parameters and buffers: "cpu", "cuda:0"."""
+        self._node().to_device(device)
+        return self
+
+    # Parameters.
+
+    def _all_parameters(self):
+        seen = set()
+        for name, variable, trained in self._node().state():
+            if trained and variable.identity not in seen:
+                seen.add(variable.identity)
+                yield name, Parameter._of(variable)
+
+    def named_parameters(self):
+        """(name, parameter) of all below, each once, those that are frozen among them."""
+        return self._all_parameters()
+
+    def parameters(self):
+        return (p for _, p in self._all_parameters())
+
+    def named_buffers(self):
+        return ((name, Buffer._of(v)) for name, v, trained in self._node().state() if not trained)
+
+    def buffers(self):
+        return (b for _, b in self.named_buffers())
+
+    def get_parameter(self, path):
+        found = dict(self._all_parameters())
+        if path not in found:
+            raise AttributeError(f"{type(self).__name__} has no parameter {path!r}: it has {', '.join(found)}")
+        return found[path]
+
+    def _trained_values(self):
+        """Values of the trained parameters by name, for gradients."""
+        return {name: p._variable.value() for name, p in self._all_parameters() if p.requires_grad}
+
+    def state_dict(self):
+        """Copies of all parameters and buffers by PyTorch's names."""
+        return {name: variable.elements() for name, variable, _ in self._node().state()}
+
+    def load_state_dict(self, state_dict, strict=True):
+        """Sets all values from arrays of Freight, NumPy or torch; with strict=False those whose names both have. Returns the
+        names that only one of them has. Nothing changes where it raises."""
+        entries = []
+        for name, value in state_dict.items():
+            if name.rsplit(".", 1)[-1] == "num_batches_tracked":
+                continue
+            value = value.detach().cpu() if hasattr(value, "detach") else getattr(value, "value", value)
+            x = xp.asarray(value)
+            entries.append((name, _core.to_host(xp.astype(x, xp.float32, copy=False))))
+        return _core.load_state(self._node(), entries, strict)
+
+    def summary(self, input_shape=None, dtype=xp.float32):
+        """The layers as a table, as text: with the shape of one sample also output shapes and work."""
+        if input_shape is not None:
+            return _core.model_summary(self._node(), {"name": type(self).__name__, "input": tuple(input_shape), "dtype": dtype,
+                                                      "loss": "mse"})
+        rows = [("layer", "type", "parameters")]
+        for name, module in self.named_modules():
+            if not module._modules:
+                rows.append((name, type(module).__name__, f"{sum(p.size for p in module.parameters()):,}"))
+        widths = [max(len(r[i]) for r in rows) for i in range(3)]
+        lines = [f"{r[0]:<{widths[0]}}  {r[1]:<{widths[1]}}  {r[2]:>{widths[2]}}".rstrip() for r in rows]
+        return "\n".join([*lines, f"{sum(p.size for p in self.parameters()):,} parameters"])
+
+    # Training and files (_fit.py).
+
+    def fit(self, x, y=None, *, validation_data=None, epochs=1, batch_size=64, sample_weight=None, class_weight=None, loss="auto",
+            metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0, resume=None, output_dir="",
+            verbose=True, **settings):
+        """Trains on arrays x (N, ...) and y: classes (N), values (N) or (N, K), or labels (N, K) as bool. Further settings are the
+        flags of `freight train`: optimizer="adamw", lr=1e-3, lr_scheduler="onecycle". With an output_dir the run writes
+        checkpoints, metrics and the model as the command does, and resume=True goes on from the newest. Returns a History."""
+        from . import _fit
+
+        return _fit.fit(self, x, y, validation_data=validation_data, epochs=epochs, batch_size=batch_size,
+                        sample_weight=sample_weight, class_weight=class_weight, loss=loss, metric=metric, callbacks=callbacks,
+                        device=device, precision=precision, grad_accum=grad_accum, seed=seed, resume=resume, output_dir=output_dir,
+                        verbose=verbose, **settings)
+
+    def evaluate(self, x, y=None, *, batch_size=256, loss=None, metric=None, device="auto", precision="fp32"):
+        """The figures on arrays, each sample once, in evaluation mode: a dict with "loss" and, of classes, "accuracy"."""
+        from . import _fit
+
+        return _fit.evaluate(self, x, y, batch_size=batch_size, loss=loss, metric=metric, device=device, precision=precision)
+
+    def predict(self, x, *, batch_size=256, device="auto", precision="fp32"):
+        """What forward returns for all samples, in evaluation mode."""
+        from . import _fit
+
+        return _fit.predict(self, x, batch_size=batch_size, device=device, precision=precision)
+
+    def save(self, path, *, input_shape=None, loss=None):
+        """Writes the model as the command does (`freight.load`, `freight eval`), if it is made of the library's layers; else
+        the weights alone, for load_weights. Returns whether it was the model."""
+        from . import _fit
+
+        return _fit.save(self, path, input_shape=input_shape, loss=loss)
+
+    def load_weights(self, path):
+        """Takes the weights of a file: a stored model, weights alone, or a safetensors file with PyTorch's names."""
+        import os
+
+        _core.load_weights(self._node(), os.fspath(path))
+        return self
+
+    # Python's protocols.
+
+    def extra_repr(self):
+        return ""
+
+    def __repr__(self):
+        lines = []
+        for name, child in self._modules.items():
+            lines += f"({name}): {child!r}".split("\n")
+        inside = self.extra_repr()
+        return f"{type(self).__name__}({inside})" if not lines else "\n  ".join([f"{type(self).__name__}({inside}", *lines]) + "\n)"
+
+    def __getstate__(self):
+        return {**{k: v for k, v in self.__dict__.items() if k not in ("_cached", "_compiled")}, "training": self._built().training}
+
+    def __setstate__(self, state):
+        training = state.pop("training")
+        self.__dict__.update(state)
+        self.__dict__["_cached"] = None
+        _changed(self)
+        if not training:
+            modes = [(m, m._built().training) for m in self.modules()]
+            self._built().training = False
+            for m, mode in modes[1:]:
+                m._built().training = mode
+
+
+class Sequential(Module):
+    """Layers one after the other: Sequential(Linear(784, 128), ReLU()), or a dict of names and layers. All results of one
+    are the arguments of the next."""
+
+    def __init__(self, *layers):
+        super().__init__()
+        named = layers[0].items() if len(layers) == 1 and isinstance(layers[0], dict) else ((str(i), m) for i, m in enumerate(layers))
+        for name, layer in named:
+            self.add_module(name, layer)
+
+    def _make_node(self, parts, training):
+        node = _core.make_sequential(parts)
+        if not training:
+            modes = [p.training for _, p in parts]
+            node.training = False
+            for (_, p), mode in zip(parts, modes):
+                p.training = mode
+        return node
+
+    def _run(self, node, arguments, keywords):
+        if keywords:
+            raise TypeError(f"Sequential: expected arrays alone, got {', '.join(keywords)}")
+        return node.call(arguments)
+
+    def append(self, layer):
+        self.add_module(str(len(self)), layer)
+        return self
+
+    def __len__(self):
+        return len(self._modules)
+
+    def __iter__(self):
+        return iter(self._modules.values())
+
+    def __getitem__(self, key):
+        items = list(self._modules.items())[key]
+        return Sequential(dict(items)) if isinstance(key, slice) else items[1]
+
+
+class ModuleList(Module):
+    """Modules in a list, which belong to the module that has it."""
+
+    def __init__(self, modules=()):
+        super().__init__()
+        self.extend(modules)
+
+    def append(self, module):
+        self.add_module(str(len(self)), module)
+        return self
+
+    def extend(self, modules):
+        for module in modules:
+            self.append(module)
+        return self
+
+    def __len__(self):
+        return len(self._modules)
+
+    def __iter__(self):
+        return iter(self._modules.values())
+
+    def __getitem__(self, key):
+        found = list(self._modules.values())[key]
+        return ModuleList(found) if isinstance(key, slice) else found
+
+
+class ModuleDict(Module):
+    """Modules by name, which belong to the module that has it."""
+
+    def __init__(self, modules=None):
+        super().__init__()
+        self.update(modules or {})
+
+    def update(self, modules):
+        for name, module in modules.items():
+            self[name] = module
+
+    def __setitem__(self, name, module):
+        self.add_module(name, module)
+
+    def __getitem__(self, name):
+        return self._modules[name]
+
+    def __contains__(self, name):
+        return name in self._modules
+
+    def __len__(self):
+        return len(self._modules)
+
+    def __iter__(self):
+        return iter(self._modules)
+
+    def keys(self):
+        return self._modules.keys()
+
+    def values(self):
+        return self._modules.values()
+
+    def items(self):
+        return self._modules.items()
+
+
+class Layer(Module):
+    """A layer of the library; freight/_layers.py has a class for each, by the library's declarations."""
+
+    _type = ""
+    _keys: dict[str, str] = {}  # the name of a setting in Python -> in the declaration
+    _usual: dict[str, object] = {}
+    _containers: dict[str, str] = {}  # settings that are a layer, or layers
+
+    def _make(self, given):
+        Module.__init__(self)
+        own = self.__dict__
+        own["_settings"] = {}
+        for name, key in self._keys.items():
+            value = given[name]
+            if name in self._containers:
+                if self._containers[name] == "layer":
+                    parts = {key: value} if value is not None else {}
+                else:
+                    parts = value if isinstance(value, dict) else {str(i): m for i, m in enumerate(value)}
+                for part, module in parts.items():
+                    if not isinstance(module, Module):
+                        raise TypeError(f"{self._type}, {name}: expected a module, got {type(module).__name__}")
+                    own["_modules"][part] = module
+                own["_settings"][key] = list(parts)
+            else:
+                own[name] = value
+                if value is not None:
+                    own["_settings"][key] = value
+        if not self._modules:
+            own["_layer"] = _core.make_layer(self._type, own["_settings"])
+            self._hide_settings()
+
+    def _hide_settings(self):
+        """A parameter comes before the setting of its name: `layer.bias` is an array, or None."""
+        own = self.__dict__
+        for path, _, _ in self._layer.state():
+            own.pop(path, None)
+        if own.get("bias") is False:
+            own["bias"] = None
+
+    def _built(self):
+        if "_layer" in self.__dict__:
+            self.__dict__["_cached"] = self.__dict__["_cached"] or (0, self._layer, ())
+            return self._layer
+        return super()._built()
+
+    def _make_node(self, parts, training):
+        nodes = dict(parts)
+        settings = dict(self._settings)
+        for name, kind in self._containers.items():
+            key = self._keys[name]
+            settings[key] = [("" if kind == "layer" else part, nodes[part]) for part in settings[key]]
+        modes = [node.training for _, node in parts]
+        node = _core.make_layer(self._type, settings)
+        node.training = training
+        for (_, part), mode in zip(parts, modes):
+            part.training = mode
+        return node
+
+    def _run(self, node, arguments, keywords):
+        if keywords:
+            raise TypeError(f"{self._type}: expected arrays alone, got {', '.join(keywords)}")
+        return node.call(arguments)
+
+    def forward(self, *arguments, **keywords):
+        return self(*arguments, **keywords)
+
+    def __getattr__(self, name):
+        if name[:1] != "_":
+            for path, variable, trained in self._node().state():
+                if path == name:
+                    return (Parameter if trained else Buffer)._of(variable).value
+        return super().__getattr__(name)
+
+    def __setattr__(self, name, value):
+        for path, variable, trained in self._node().state() if name[:1] != "_" else ():
+            if path == name:
+                (Parameter if trained else Buffer)._of(variable).value = value.value if isinstance(value, Parameter) else value
+                return
+        if name in self._keys or isinstance(value, (Module, Parameter)):
+            raise AttributeError(f"{self._type}: {name} cannot be set: make another layer")
+        object.__setattr__(self, name, value)
+
+    def extra_repr(self):
+        given = self._settings
+        return ", ".join(f"{name}={given[key]!r}" for name, key in self._keys.items()
+                         if key in given and name not in self._containers and given[key] != self._usual.get(name, ...))
+
+    @classmethod
+    def _wrapped(cls, node, settings):
+        """The Python layer of a node."""
+        layer = cls.__new__(cls)
+        Module.__init__(layer)
+        own = layer.__dict__
+        own["_settings"], own["_layer"] = {}, node
+        for name, key in cls._keys.items():
+            if name in cls._containers:
+                for part, child in settings.get(key, ()):
+                    own["_modules"][part or key] = wrapped(child)
+            else:
+                value = own[name] = settings.get(key, cls._usual.get(name))
+                if value is not None:
+                    own["_settings"][key] = value
+        layer._hide_settings()
+        return layer
+
+    def __getstate__(self):
+        if self._modules:
+            return super().__getstate__()
+        own = {k: v for k, v in self.__dict__.items() if k not in ("_cached", "_layer", "_compiled")}
+        state = [(name, v.elements(), v.trainable) for name, v, _ in self._layer.state()]
+        return {"own": own, "state": state, "training": self._layer.training}
+
+    def __setstate__(self, state):
+        if "own" not in state:
+            return super().__setstate__(state)
+        self.__dict__.update(state["own"])
+        self.__dict__["_cached"] = None
+        layer = self.__dict__["_layer"] = _core.make_layer(self._type, self._settings)
+        layer.training = state["training"]
+        for (_, variable, _), (_, value, trainable) in zip(layer.state(), state["state"]):
+            variable.set(value)
+            if variable.trainable != trainable:
+                variable.trainable = trainable
+        _changed(self)
+
+
+class RecurrentLayer(Layer):
+    """Layers with states: layer(x, state, lengths=n) gives the output and the last states, (h, c) of an LSTM."""
+
+    def _run(self, node, arguments, keywords):
+        return self._recurrent(node, *arguments, **keywords)
+
+    def _recurrent(self, node, x, state=None, *, lengths=None):
+        h, c = state if isinstance(state, tuple) else (state, None)
+        output, *states = node.call_recurrent(x, h, c, lengths)
+        return output, tuple(states) if len(states) > 1 else states[0]
+
+
+class AttentionLayer(Layer):
+    """Attention as PyTorch's with batch_first: gives the output and, with need_weights, the weights, else None."""
+
+    def _run(self, node, arguments, keywords):
+        return self._attention(node, *arguments, **keywords)
+
+    def _attention(self, node, query, key=None, value=None, key_padding_mask=None, need_weights=True, attn_mask=None,
+                   average_attn_weights=True, is_causal=False):
+        key = query if key is None else key
+        found = node.call_attention(query, key, key if value is None else value, key_padding_mask, attn_mask, is_causal,
+                                    need_weights, average_attn_weights)
+        return found if need_weights else (found, None)
+
+
+class Loss(Module):
+    """A loss of the library as a module: loss(outputs, targets), also for fit(loss=...)."""
+
+    _function = ""
+
+    def _make(self, given):
+        Module.__init__(self)
+        settings = {k: v for k, v in given.items() if k != "self" and v is not None}
+        object.__setattr__(self, "_settings", {k: xp.asarray(v) if hasattr(v, "__len__") and not isinstance(v, str) else v
+                                               for k, v in settings.items()})
+
+    def forward(self, outputs, targets):
+        return getattr(_functions, self._function)(outputs, targets, **self._settings)
+
+
+def wrapped(node):
+    """The Python module of a node that the library made."""
+    from . import _layers as classes
+
+    kind, settings = node.config()
+    if kind == "Sequential":
+        module = Sequential({name: wrapped(child) for name, child in settings["layers"]})
+        module.__dict__["_cached"] = None
+        return module
+    found = getattr(classes, kind, None)
+    if found is None:
+        raise ValueError(f"there is no freight.nn.{kind or 'layer for a module without a declaration'}")
+    return found._wrapped(node, settings)

@@ -1,0 +1,153 @@
+"""Optimizers over those of the library; freight.optim has one class for each. Schedules of learning rates."""
+import math
+
+from . import _core
+from ._core import Array
+from ._module import Module, Parameter, _recording
+from ._transforms import _flatten
+
+
+class Optimizer:
+    """Updates the parameters of a module: `optimizer.update(grads)`, within a compiled function or outside. `params` is a
+    module, parameters, or groups as PyTorch has them: dicts with "params" and their own "lr", "weight_decay", "name"."""
+
+    def _make(self, params, given):
+        groups = [params] if isinstance(params, (Module, Parameter)) else list(params)
+        if not groups or not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        self._parameters, made = [], []
+        for group in groups:
+            unknown = set(group) - {"params", "lr", "weight_decay", "name"}
+            if unknown:
+                raise ValueError(f"{type(self).__name__}: a group has params, lr, weight_decay and name: got {unknown.pop()!r}")
+            parameters = self._listed(group["params"])
+            self._parameters += parameters
+            made.append({**group, "params": [p._variable for p in parameters]})
+        settings = {k: v for k, v in given.items() if k not in ("self", "params")}
+        if "betas" in settings:
+            settings["beta1"], settings["beta2"] = settings.pop("betas")
+        settings = {k: float(v) if type(v) is int and k != "iterations" else v for k, v in settings.items()}
+        self._optimizer = _core.make_optimizer(type(self).__name__, made, settings)
+
+    def _listed(self, params):
+        listed = []
+        for p in [params] if isinstance(params, (Module, Parameter)) else params:
+            if not isinstance(p, (Module, Parameter)):
+                raise TypeError(f"{type(self).__name__}: expected modules or their parameters(), got {type(p).__name__}")
+            listed += p.parameters() if isinstance(p, Module) else [p]
+        return listed
+
+    def update(self, grads):
+        """Changes the parameters by their gradients, which value_and_grad of a module gives: a dict by name in the order of
+        the parameters, or a list. Frozen parameters have none."""
+        gradients = []
+        _flatten(grads, gradients)
+        trained = [p for p in self._parameters if p.requires_grad]
+        if len(gradients) != len(trained):
+            raise ValueError(f"update: expected a gradient for each of {len(trained)} parameters, got {len(gradients)}")
+        for p, g in zip(trained, gradients):
+            if g.shape != p.shape:
+                raise ValueError(f"update: the gradient of {p.name} must have shape {p.shape}, got {g.shape}")
+        given = iter(gradients)
+        self._optimizer.apply([next(given) if p.requires_grad else None for p in self._parameters])
+        if not _recording():
+            _core.evaluate_pending()
+
+    @property
+    def lr(self):
+        """The learning rate, which may be set between steps; groups with a rate of their own keep its ratio."""
+        return self._optimizer.lr
+
+    @lr.setter
+    def lr(self, lr):
+        self._optimizer.lr = float(lr)
+
+    def group_lr(self, name, lr=None):
+        """The rate of a group; sets it where one is given."""
+        if lr is not None:
+            self._optimizer.set_group_lr(name, float(lr))
+        return self._optimizer.group_lr(name)
+
+    def state_dict(self):
+        """Copies of moments, counts and rates: what continues bitwise like a run that never stopped."""
+        return self._optimizer.state()
+
+    def load_state_dict(self, state_dict):
+        self._optimizer.load_state({k: v for k, v in state_dict.items() if isinstance(v, Array)})
+
+
+class Schedule:
+    """The learning rate of each step, from 0: `optimizer.lr = schedule(step)`."""
+
+    def __init__(self, at):
+        self._at = at
+
+    def __call__(self, step):
+        return self._at(step)
+
+    def warmup(self, steps, start_factor=0.01):
+        """The same schedule after so many steps that rise linearly to its first rate."""
+        first = self._at(0)
+        return Schedule(lambda step: self._at(step - steps) if step >= steps
+                        else first * (start_factor + (1 - start_factor) * step / steps))
+
+
+def constant(lr):
+    return Schedule(_core.schedule("constant", [lr], []).at)
+
+
+def step(lr, step_size, gamma=0.1):
+    """PyTorch's StepLR."""
+    return Schedule(_core.schedule("step", [lr, step_size, gamma], []).at)
+
+
+def multi_step(lr, milestones, gamma=0.1):
+    """PyTorch's MultiStepLR."""
+    return Schedule(_core.schedule("multi_step", [lr, gamma], list(milestones)).at)
+
+
+def cosine(lr, total_steps, eta_min=0.0):
+    """PyTorch's CosineAnnealingLR."""
+    return Schedule(_core.schedule("cosine", [lr, total_steps, eta_min], []).at)
+
+
+def cosine_restarts(lr, first_steps, factor=1, eta_min=0.0):
+    """PyTorch's CosineAnnealingWarmRestarts: each cycle is `factor` times as long as the one before."""
+    if first_steps < 1 or factor < 1:
+        raise ValueError(f"cosine_restarts: expected first_steps and factor of at least 1, got {first_steps} and {factor}")
+
+    def at(step):
+        length = first_steps
+        while step >= length:
+            step, length = (step % length, length) if factor == 1 else (step - length, length * factor)
+        return eta_min + (lr - eta_min) * (1 + math.cos(math.pi * step / length)) / 2
+
+    return Schedule(at)
+
+
+def linear(lr, total_steps, end_factor=0.0):
+    """PyTorch's LinearLR from 1."""
+    return Schedule(_core.schedule("linear", [lr, total_steps, end_factor], []).at)
+
+
+def one_cycle(max_lr, total_steps, pct_start=0.3, div_factor=25.0, final_div_factor=1e4):
+    """PyTorch's OneCycleLR."""
+    return Schedule(_core.schedule("one_cycle", [max_lr, total_steps, pct_start, div_factor, final_div_factor], []).at)
+
+
+class Plateau:
+    """PyTorch's ReduceLROnPlateau: `optimizer.lr = plateau(loss)` after each evaluation scales the rate by `factor` once more than
+    `patience` evaluations in a row were no better by the share `threshold`."""
+
+    def __init__(self, lr, factor=0.1, patience=10, threshold=1e-4, min_lr=0.0):
+        self.lr, self.factor, self.patience, self.threshold, self.min_lr = lr, factor, patience, threshold, min_lr
+        self.best, self.stale = math.inf, 0
+
+    def __call__(self, loss):
+        loss = float(loss)
+        better = loss < self.best * (1 - self.threshold) if math.isfinite(self.best) else loss < self.best
+        self.stale = 0 if better else self.stale + 1
+        self.best = loss if better else self.best
+        if self.stale > self.patience:
+            self.lr, self.stale = max(self.lr * self.factor, self.min_lr), 0
+        return self.lr

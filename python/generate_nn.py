@@ -1,0 +1,146 @@
+"""Writes freight/_layers.py and nn.pyi from the library's declarations of layers (src/freight/nn/layer_type.h), and optim.pyi
+from its optimizers: called by generate.py. A new layer of the library needs nothing here.
+"""
+import re
+
+# PyTorch's parameters in its order, for layers that it has: "parameter=field" where it has another name than the library's
+# declaration. Fields that are not listed follow, as keywords alone.
+TORCH = {
+    "Linear": "in_features=in out_features=out bias",
+    "Conv1d": "in_channels=in out_channels=out kernel_size=kernel stride padding dilation groups bias",
+    "Conv2d": "in_channels=in out_channels=out kernel_size=kernel stride padding dilation groups bias",
+    "MaxPool2d": "kernel_size=kernel stride padding dilation",
+    "AvgPool2d": "kernel_size=kernel stride padding ceil_mode count_include_pad divisor_override=divisor",
+    "AdaptiveAvgPool2d": "output_size=output",
+    "BatchNorm1d": "num_features=channels eps momentum",
+    "BatchNorm2d": "num_features=channels eps momentum",
+    "LayerNorm": "normalized_shape=shape eps",
+    "LayerNorm2d": "num_channels=channels eps",
+    "GroupNorm": "num_groups=groups num_channels=channels eps",
+    "Dropout": "p",
+    "Flatten": "start_dim=start end_dim=end",
+    "Embedding": "num_embeddings=rows embedding_dim=width padding_idx",
+    "EmbeddingBag": "num_embeddings=rows embedding_dim=width",
+    "LeakyReLU": "negative_slope=slope",
+    "Softmax": "dim=axis",
+    "LSTM": "input_size=in hidden_size=hidden num_layers=layers",
+    "GRU": "input_size=in hidden_size=hidden num_layers=layers",
+    "MultiheadAttention": "embed_dim=width num_heads=heads dropout bias kdim=key_width vdim=value_width",
+    "TransformerBlock": "embed_dim=width num_heads=heads",
+    "Permute": "dims=axes",
+}
+# Losses as modules, by the library's functions.
+LOSSES = {
+    "CrossEntropyLoss": "cross_entropy", "NLLLoss": "nll_loss", "MSELoss": "mse_loss", "L1Loss": "l1_loss",
+    "SmoothL1Loss": "smooth_l1_loss", "HuberLoss": "huber_loss", "KLDivLoss": "kl_div", "BCEWithLogitsLoss": "bce_with_logits",
+}
+# Settings for which PyTorch says None: the value of the library's declaration that means the same.
+NONE = {("MaxPool2d", "stride"): 0, ("AvgPool2d", "stride"): 0, ("AvgPool2d", "divisor"): 0, ("Embedding", "padding_idx"): -1,
+        ("EmbeddingBag", "padding_idx"): -1, ("MultiheadAttention", "key_width"): 0, ("MultiheadAttention", "value_width"): 0}
+# Layers whose calls take and return more than arrays: their classes are in freight/_module.py.
+BASES = {"LSTM": "RecurrentLayer", "GRU": "RecurrentLayer", "MultiheadAttention": "AttentionLayer"}
+WRITTEN = ("Sequential",)  # by hand, in freight/_module.py
+TYPES = {"integer": "int", "number": "float", "flag": "bool", "extents": "int | Sequence[int]", "layer": "Module",
+         "layers": "Sequence[Module] | dict[str, Module]"}
+
+
+def parameters_of(layer):
+    """(name in Python, field, may be positional), in Python's order; those without a default come first."""
+    fields = {f["key"]: f for f in layer["fields"]}
+    if layer["name"] not in TORCH:
+        listed = [(re.sub("^in$", "in_features", re.sub("^out$", "out_features", key)), key) for key in fields]
+    else:
+        listed = [(part.split("=")[0], part.split("=")[-1]) for part in TORCH[layer["name"]].split()]
+    parameters = [(name, fields[key], True) for name, key in listed]
+    parameters += [(key, f, False) for key, f in fields.items() if key not in [k for _, k in listed]]
+    required = [p for p in parameters if p[1]["required"]]
+    return required + [p for p in parameters if not p[1]["required"]]
+
+
+def default_of(layer, f):
+    if f["kind"] == "layer":
+        return "None"
+    return "None" if (layer["name"], f["key"]) in NONE else repr(f["default"])
+
+
+def signature(layer, text):
+    parts, keywords = [], False
+    for name, f, positional in parameters_of(layer):
+        if not positional and not keywords:
+            parts.append("*")
+            keywords = True
+        parts.append(text(name, f))
+    return ", ".join(["self", *parts])
+
+
+def stub_type(layer, f):
+    if f["choices"]:
+        return "Literal[" + ", ".join(repr(c) for c in f["choices"]) + "]"
+    optional = not f["required"] and default_of(layer, f) == "None"
+    return TYPES[f["kind"]] + (" | None" if optional else "")
+
+
+def loss_parameter(p):
+    kind = {"number": "float", "true or false": "bool", "integer": "int | None", "tensor": "Any"}.get(p["kind"])
+    return f"{p['name']}: {kind or 'Literal[' + ', '.join(repr(c) for c in p['choices']) + ']'} = ..."
+
+
+def write(core, package, write_stub, stubs):
+    layers = [t for t in core.layer_types() if t["name"] not in WRITTEN]
+    lines = ['"""Layers, written by generate_nn.py from the library\'s declarations."""',
+             "from ._module import AttentionLayer, Layer, Loss, RecurrentLayer", ""]
+    lines += ["__all__ = [" + ", ".join(repr(name) for name in [t["name"] for t in layers] + list(LOSSES)) + "]", ""]
+    stub = []
+    for t in layers:
+        parameters = parameters_of(t)
+        doc = t["doc"][0].upper() + t["doc"][1:] + "."
+        told = [f"    {name}: {f['doc']}" for name, f, _ in parameters]
+        lines += ["", f"class {t['name']}({BASES.get(t['name'], 'Layer')}):"]
+        lines += [f'    """{doc}', "", *told, '    """'] if told else [f'    """{doc}"""']
+        containers = {name: f["kind"] for name, f, _ in parameters if f["kind"].startswith("layer")}
+        usual = {name: f["default"] for name, f, _ in parameters if not f["required"] and f["kind"] not in ("layer", "layers")}
+        usual = {name: None if default_of(t, f) == "None" else f["default"] for name, f, _ in parameters if name in usual}
+        lines += ["", f"    _type = {t['name']!r}", f"    _keys: dict[str, str] = {({name: f['key'] for name, f, _ in parameters})!r}",
+                  f"    _usual: dict[str, object] = {usual!r}", f"    _containers: dict[str, str] = {containers!r}"]
+        lines += ["", f"    def __init__({signature(t, lambda n, f: n if f['required'] else f'{n}={default_of(t, f)}')}):",
+                  "        self._make(locals())", ""]
+        stub.append(f"class {t['name']}({BASES.get(t['name'], 'Layer')}):")
+        stub += [f"    {name}: Any" for name, f, _ in parameters if name not in containers]
+        stub.append(f"    def __init__({signature(t, lambda n, f: f'{n}: {stub_type(t, f)}' + ('' if f['required'] else ' = ...'))}) -> None: ...")
+    functions = {s["name"]: s for s in core.signatures()}
+    for name, function in LOSSES.items():
+        parameters = functions[function]["parameters"][2:]
+        doc = functions[function]["doc"]
+        lines += ["", f"class {name}(Loss):", f'    """{doc[0].upper() + doc[1:]}."""', "", f"    _function = {function!r}", "",
+                  "    def __init__(self, " + ", ".join(["*"] + [f"{p['name']}={p['default']!r}" for p in parameters]) + "):",
+                  "        self._make(locals())", ""]
+        stub.append(f"class {name}(Loss):")
+        stub.append("    def __init__(self, " + ", ".join(["*"] + [loss_parameter(p) for p in parameters]) + ") -> None: ...")
+    (package / "_layers.py").write_text("\n".join(lines))
+    head = "from . import Array, History\nfrom .callbacks import Callback\n"
+    write_stub(package / "callbacks.pyi", "from . import History\n" + (stubs / "callbacks.pyi").read_text())
+    write_stub(package / "nn.pyi", head + (stubs / "nn.pyi").read_text() + "\n" + "\n".join(stub) + "\n")
+    write_optimizers(core, package, write_stub, "from . import Array\nfrom .nn import Module, Parameter\n", stubs)
+
+
+def write_optimizers(core, package, write_stub, head, stubs):
+    lines = ['"""Optimizers and schedules of learning rates; the optimizers are written by generate_nn.py."""',
+             "from ._optim import Optimizer, Plateau, Schedule, constant, cosine, cosine_restarts, linear, multi_step, one_cycle, step  # noqa: F401", ""]
+    stub = []
+    for name, doc, settings in core.optimizers():
+        betas = tuple(settings.pop(b) for b in ("beta1", "beta2") if b in settings)
+        usual = {}
+        for key, value in settings.items():
+            usual[key] = value
+            if key == "lr" and betas:
+                usual["betas"] = betas
+        kinds = {key: "tuple[float, float]" if key == "betas" else type(value).__name__ for key, value in usual.items()}
+        lines += ["", f"class {name}(Optimizer):", f'    """{doc}."""', "",
+                  f"    def __init__(self, params, {', '.join(f'{k}={v!r}' for k, v in usual.items())}):",
+                  "        self._make(params, locals())", ""]
+        stub += [f"class {name}(Optimizer):",
+                 f"    def __init__(self, params: _Parameters, {', '.join(f'{k}: {kinds[k]} = ...' for k in usual)}) -> None: ..."]
+    (package / "optim.py").write_text("\n".join(lines))
+    write_stub(package / "optim.pyi", head + (stubs / "optim.pyi").read_text() + "\n" + "\n".join(stub) + "\n")
+
+

@@ -1,0 +1,490 @@
+// Runs of the library's trainer on arrays of a program: fit, evaluate and predict, and models in files. A run is the
+// command's: the step is traced once, calling Python's forward, and replayed without Python.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <optional>
+
+#include "freight/base/usage.h"
+#include "freight/data/loader.h"
+#include "freight/models/models.h"
+#include "freight/models/summary.h"
+#include "freight/store/bundle.h"
+#include "freight/store/precision.h"
+#include "freight/trace/compile.h"
+#include "freight/train/config_fields.h"
+#include "freight/train/prepare.h"
+#include "train.h"
+
+namespace freight::python {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The keyword of a setting in Python: "batch_size" of "--batch-size".
+std::string keyword_of(const train::Field& f) {
+  std::string name = f.flag().substr(2);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+void set_field(train::Config& config, const train::Field& f, const std::string& name, nb::handle value) {
+  const auto refuse = [&](const char* expected) {
+    raise<TypeError>("fit: ", name, ": expected ", expected, ", got ", nb::repr(value).c_str());
+  };
+  std::visit(
+      [&](auto member) {
+        using V = std::decay_t<decltype(config.*member)>;
+        V& out = config.*member;
+        if constexpr (std::is_same_v<V, bool>) {
+          if (!PyBool_Check(value.ptr())) refuse("True or False");
+          out = value.ptr() == Py_True;
+        } else if constexpr (std::is_same_v<V, std::string>) {
+          if (!nb::isinstance<nb::str>(value)) refuse("a string");
+          out = f.meaning(text_of(value));
+        } else {
+          const Scalar s = scalar_of(value);
+          if (s.kind != Scalar::Kind::integer && (std::is_same_v<V, int64_t> || s.kind != Scalar::Kind::floating))
+            refuse(std::is_same_v<V, int64_t> ? "a whole number" : "a number");
+          out = std::is_same_v<V, int64_t> ? static_cast<V>(s.integer) : static_cast<V>(s.value.real());
+        }
+      },
+      static_cast<const train::Field::Pointer&>(f.member));
+}
+
+// The configuration of a run by keywords; those of the command's flags.
+train::Config config_of(const nb::dict& settings) {
+  train::Config config;
+  std::vector<std::string> known;
+  for (auto [key, value] : settings) {
+    const std::string name = text_of(key);
+    const train::Field* found = nullptr;
+    known.clear();
+    for (const train::Field& f : train::config_fields()) {
+      known.push_back(keyword_of(f));
+      if (known.back() == name) found = &f;
+    }
+    if (!found) refuse_unknown("fit", {.kind = "setting", .got = name, .known = known});
+    set_field(config, *found, name, value);
+  }
+  return config;
+}
+
+std::optional<nb::object> given(const nb::dict& d, const char* key) {
+  if (!d.contains(key)) return std::nullopt;
+  nb::object o = d[key];
+  if (o.is_none()) return std::nullopt;
+  return o;
+}
+
+Array array_in(const nb::dict& d, const char* key) {
+  return to_array(contiguous(host(array_of(nb::object(d[key]), key))));
+}
+
+template <class T>
+std::vector<T> list_in(const nb::dict& d, const char* key) {
+  const auto found = given(d, key);
+  return found ? nb::cast<std::vector<T>>(*found) : std::vector<T>();
+}
+
+// A Python object that may be called and let go of on any thread.
+std::shared_ptr<nb::object> shared(const nb::object& o) {
+  return {new nb::object(o), [](nb::object* held) {
+            const nb::gil_scoped_acquire lock;
+            delete held;
+          }};
+}
+
+// A Python function of outputs and targets.
+models::Objective::Function function_of(const nb::object& f, const char* what) {
+  return [held = shared(f), what](const Tensor& outputs, const Tensor& targets) {
+    const nb::gil_scoped_acquire lock;
+    const nb::object y = (*held)(wrap(outputs), wrap(targets));
+    return tensor_of(array_of(y, what));
+  };
+}
+
+// What a run or a file trains and stores: "name", "input" (the shape of a sample), "dtype", "loss", or functions.
+models::Model model_of(const PyNode& node, const nb::dict& d) {
+  models::Model model;
+  model.net = node.module;
+  model.name = nb::cast<std::string>(d["name"]);
+  const auto dtype = given(d, "dtype");
+  model.input = {dtype ? *dtype_of(*dtype) : DType::f32, freight::Shape(integers_of(nb::object(d["input"]), "input"))};
+  const auto loss = nb::cast<std::string>(d["loss"]);
+  if (!models::parse_loss(loss, model.loss)) refuse_name("loss", loss, models::loss_names());
+  if (const auto f = given(d, "loss_function")) model.own.loss = function_of(*f, "loss");
+  if (const auto f = given(d, "metric_function")) {
+    model.own.metric = function_of(*f, "metric");
+    model.own.metric_name = nb::cast<std::string>(d["metric_name"]);
+    model.own.higher_is_better = nb::cast<bool>(d["higher_is_better"]);
+  }
+  return model;
+}
+
+data::Dataset dataset_of(const nb::dict& d, const char* x, const char* y) {
+  data::Dataset set;
+  set.name = nb::cast<std::string>(d["data_name"]);
+  set.images = array_in(d, x);
+  set.labels = array_in(d, y);
+  set.classes = list_in<std::string>(d, "classes");
+  set.mean = list_in<float>(d, "mean");
+  set.std = list_in<float>(d, "std");
+  return set;
+}
+
+// Batches of arrays of any type, in the order in which a Loader has them.
+class ArrayFeed : public data::Feed {
+ public:
+  ArrayFeed(Array x, Array y, const data::LoaderOptions& options)
+      : x_(std::move(x)), y_(std::move(y)), size_(options.batch_size), order_(places(x_.shape()[0]), options) {}
+  int64_t batches_per_epoch() const override { return order_.batches_per_epoch(); }
+  int64_t count_per_epoch() const override { return order_.samples_per_epoch() * (of_tokens() ? y_.shape()[1] : 1); }
+  void start(int64_t epoch, int64_t first_batch) override {
+    rows_ = order_.order(epoch);
+    at_ = first_batch;
+  }
+  data::FeedBatch* next() override {
+    if (at_ >= batches_per_epoch()) return nullptr;
+    const auto begin = static_cast<size_t>(at_++ * size_);
+    const size_t end = std::min(begin + static_cast<size_t>(size_), rows_.size());
+    const std::vector<int64_t> rows(rows_.begin() + static_cast<int64_t>(begin),
+                                    rows_.begin() + static_cast<int64_t>(end));
+    batch_ = {data::selected_rows(x_, rows), data::selected_rows(y_, rows), static_cast<int64_t>(rows.size())};
+    if (of_tokens()) {
+      const auto* const t = batch_.targets.data<int32_t>();
+      batch_.count = std::count_if(t, t + batch_.targets.numel(), [](int32_t v) { return v >= 0; });
+    }
+    return &batch_;
+  }
+  double wait_seconds() const override { return 0; }
+
+ private:
+  // A set of as many samples, of which the Loader gives the order.
+  static data::Dataset places(int64_t count) {
+    data::Dataset set;
+    set.name = "arrays";
+    set.images = Array(DType::u8, freight::Shape{count, 1});
+    set.labels = Array(DType::f32, freight::Shape{count});
+    return set;
+  }
+  bool of_tokens() const { return y_.dtype() == DType::i32 && y_.shape().rank() == 2; }
+
+  Array x_, y_;
+  int64_t size_, at_ = 0;
+  data::Loader order_;
+  std::vector<int64_t> rows_;
+  data::FeedBatch batch_;
+};
+
+// Batches that Python makes: _Batches of freight/_fit.py.
+class PythonFeed : public data::Feed {
+ public:
+  PythonFeed(std::shared_ptr<nb::object> batches, int64_t count, int64_t samples)
+      : batches_(std::move(batches)), count_(count), samples_(samples) {}
+  int64_t batches_per_epoch() const override { return count_; }
+  int64_t count_per_epoch() const override { return samples_; }
+  void start(int64_t epoch, int64_t first_batch) override {
+    const nb::gil_scoped_acquire lock;
+    batches_->attr("start")(epoch, first_batch);
+  }
+  data::FeedBatch* next() override {
+    const auto began = Clock::now();
+    const nb::gil_scoped_acquire lock;
+    const nb::object found = batches_->attr("next")();
+    waited_ += std::chrono::duration<double>(Clock::now() - began).count();
+    if (found.is_none()) return nullptr;
+    const auto d = nb::borrow<nb::dict>(found);
+    batch_ = {array_in(d, "x"), array_in(d, "y"), 0};
+    batch_.count = batch_.inputs.shape()[0];
+    return &batch_;
+  }
+  double wait_seconds() const override { return waited_; }
+
+ private:
+  std::shared_ptr<nb::object> batches_;
+  int64_t count_, samples_;
+  double waited_ = 0;
+  data::FeedBatch batch_;
+};
+
+train::Feeds feeds_of(const nb::dict& d, int64_t seed) {
+  const Array x = array_in(d, "x"), y = array_in(d, "y"), vx = array_in(d, "vx"), vy = array_in(d, "vy");
+  train::Feeds feeds;
+  feeds.name = nb::cast<std::string>(d["data_name"]);
+  feeds.classes = list_in<std::string>(d, "classes");
+  feeds.fingerprint = data::hash_of(y.raw(), y.bytes(), data::hash_of(x.raw(), x.bytes(), 0));
+  feeds.train = [x, y, seed](int64_t batch) {
+    return std::make_unique<ArrayFeed>(x, y,
+                                       data::LoaderOptions{.batch_size = batch,
+                                                           .shuffle = true,
+                                                           .seed = static_cast<uint64_t>(seed),
+                                                           .drop_last = x.shape()[0] >= batch,
+                                                           .workers = 0});
+  };
+  if (const auto batches = given(d, "batches")) {
+    feeds.train = [held = shared(*batches), n = nb::cast<int64_t>(batches->attr("count")),
+                   samples = nb::cast<int64_t>(batches->attr("samples"))](int64_t) {
+      return std::make_unique<PythonFeed>(held, n, samples);
+    };
+  }
+  if (vx.shape()[0] == 0) return feeds;
+  feeds.test = [vx, vy](int64_t batch) {
+    return std::make_unique<ArrayFeed>(vx, vy, data::LoaderOptions{.batch_size = batch, .workers = 0});
+  };
+  return feeds;
+}
+
+nb::dict figures_of(const train::Evaluation& e) {
+  nb::dict d;
+  d["loss"] = e.loss;
+  if (e.top1) d["accuracy"] = *e.top1 / 100;
+  if (e.metric) d["metric"] = *e.metric;
+  return d;
+}
+
+// Thrown through the run where a callback has raised; the Python exception waits in the observer.
+struct Raised : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Hands reports on to Python, and stops the run where a callback raises or the user presses Ctrl-C. The run saves its
+// state then, and the exception is raised again behind it.
+class PyObserver : public train::Observer {
+ public:
+  PyObserver(nb::handle sink, nn::Module& net, const train::Config& config)
+      : sink_(nb::borrow(sink)),
+        net_(net),
+        steps_(nb::cast<bool>(sink_.attr("wants_steps"))),
+        averages_(config.model_ema > 0) {}
+
+  void on_start(const train::RunSummary& s) override {
+    const nb::gil_scoped_acquire lock;
+    nb::dict d;
+    d["steps"] = s.steps;
+    d["epochs"] = s.epochs;
+    d["parameters"] = s.parameters;
+    d["device"] = s.device;
+    d["output_dir"] = s.output_dir;
+    d["notes"] = s.notes;
+    d["warnings"] = s.warnings;
+    tell([&] { sink_.attr("start")(d); });
+    if (error_) throw Raised("a callback raised an exception");
+  }
+  bool wants_step() override {
+    poll();
+    return steps_ || stop_ || error_ || lr_;
+  }
+  train::AfterStep on_step(const train::StepReport& r) override {
+    if (steps_ && !error_) {
+      const nb::gil_scoped_acquire lock;
+      nb::dict d = train_figures(r);
+      d["step"] = r.step;
+      d["steps"] = r.steps;
+      tell([&] { take(sink_.attr("step")(d)); });
+    }
+    return {.stop = stop_ || error_, .lr = std::exchange(lr_, std::nullopt)};
+  }
+  void on_checkpoint(const models::Model&) override {
+    if (averages_) kept_ = nn::values_of(net_.state_dict());
+  }
+  void on_epoch(const train::EpochReport& e) override {
+    if (error_) return;
+    const nb::gil_scoped_acquire lock;
+    nb::dict d = train_figures(e.train);
+    d["seconds"] = e.seconds;
+    d["best"] = e.best;
+    if (e.test) d["validation"] = figures_of(*e.test);
+    tell([&] { take(sink_.attr("epoch")(d)); });
+    if (error_) throw Raised("a callback raised an exception");  // the epoch's checkpoint is there
+  }
+  void on_evaluation_progress(int64_t, int64_t) override { poll(); }
+
+  // To be called with the interpreter's lock, after the run.
+  void raise_again() {
+    if (error_) std::rethrow_exception(error_);
+  }
+  // Gives the network the averages of its weights, where the run has some.
+  void settle() {
+    if (!kept_.empty()) net_.load_state_dict(kept_);
+  }
+
+ private:
+  static nb::dict train_figures(const train::StepReport& r) {
+    nb::dict d;
+    d["epoch"] = r.epoch;
+    d["epochs"] = r.epochs;
+    d["total_step"] = r.total_step;
+    d["loss"] = r.mean_loss;
+    d["batch_loss"] = r.loss;
+    d["lr"] = r.lr;
+    d["samples_per_s"] = r.samples_per_s;
+    if (r.top1) d["accuracy"] = *r.top1 / 100;
+    if (r.metric) d["metric"] = *r.metric;
+    return d;
+  }
+  // A callback's answer: None, True to stop, or a learning rate.
+  void take(const nb::object& answer) {
+    if (answer.ptr() == Py_True) stop_ = true;
+    if (PyFloat_Check(answer.ptr())) lr_ = PyFloat_AsDouble(answer.ptr());
+  }
+  template <class F>
+  void tell(F&& f) {
+    try {
+      f();
+    } catch (nb::python_error&) {
+      error_ = std::current_exception();
+    }
+  }
+  void poll() {
+    const auto now = Clock::now();
+    if (error_ || now - polled_ < std::chrono::milliseconds(50)) return;
+    polled_ = now;
+    const nb::gil_scoped_acquire lock;
+    tell([] {
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    });
+  }
+
+  nb::object sink_;
+  nn::Module& net_;
+  bool steps_, averages_, stop_ = false;
+  std::optional<double> lr_;
+  std::exception_ptr error_;
+  Clock::time_point polled_ = Clock::now();
+  std::vector<nn::NamedArray> kept_;
+};
+
+// Calls f without the interpreter's lock.
+template <class F>
+std::exception_ptr unlocked(F&& f) {
+  std::exception_ptr failure;
+  const nb::gil_scoped_release released;
+  try {
+    f();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  return failure;
+}
+
+// Trains; `request` has what model_of and dataset_of read, "settings" and "feeds" (whether arrays are handed over as
+// they are).
+nb::dict fit(const PyNode& node, const nb::dict& request, nb::handle sink) {
+  train::Config config = config_of(nb::borrow<nb::dict>(request["settings"]));
+  config.data = nb::cast<std::string>(request["data_name"]);
+  train::PrepareOptions options;
+  options.recorded = !config.output_dir.empty();
+  options.own.model = model_of(node, request);
+  config.model = options.own.model->name;
+  if (nb::cast<bool>(request["feeds"])) {
+    options.own.feeds = feeds_of(request, config.seed);
+  } else {
+    data::TrainTest sets{dataset_of(request, "x", "y"), dataset_of(request, "vx", "vy")};
+    sets.test.validation = true;
+    options.source = data::Source(std::move(sets));
+  }
+  PyObserver observer(sink, *node.module, config);
+  train::Result result;
+  const std::exception_ptr failure = unlocked([&] {
+    train::PreparedRun run = train::prepare(config, std::move(options));
+    result = run.run(observer, {"freight.fit"});
+  });
+  observer.settle();
+  observer.raise_again();
+  if (failure) std::rethrow_exception(failure);
+  nb::dict d;
+  static const char* const kEnded[] = {"complete", "early", "nothing_left", "stopped", "stopped"};
+  d["ended"] = kEnded[static_cast<size_t>(result.ended)];
+  d["steps"] = result.steps;
+  d["epochs"] = result.epochs;
+  d["best_epoch"] = result.best_epoch;
+  d["train_seconds"] = result.train_seconds;
+  d["samples_per_second"] = result.samples_per_second;
+  d["output_dir"] = result.output_dir;
+  d["model_path"] = result.model_path;
+  return d;
+}
+
+CompileOptions compile_options(const std::string& device, const std::string& precision) {
+  const store::ComputeType compute = store::compute_type(precision, device);
+  return {.backend = device == "auto" ? std::string() : device, .compute = compute.dtype, .tf32 = compute.tf32};
+}
+
+nb::dict evaluate(const PyNode& node, const nb::dict& request, int64_t batch_size, const std::string& device,
+                  const std::string& precision) {
+  models::Model model = model_of(node, request);
+  train::Evaluation found;
+  const bool feeds = nb::cast<bool>(request["feeds"]);
+  data::Dataset set = feeds ? data::Dataset() : dataset_of(request, "x", "y");
+  const Array x = feeds ? array_in(request, "x") : Array(), y = feeds ? array_in(request, "y") : Array();
+  const std::exception_ptr failure = unlocked([&] {
+    if (!feeds && set.classification() && set.classes.empty()) set.classes = data::numbered_classes(model.classes());
+    train::Evaluator evaluator(model, compile_options(device, precision), batch_size);
+    if (feeds) {
+      ArrayFeed feed(x, y, {.batch_size = batch_size, .workers = 0});
+      found = evaluator.run(feed, "evaluate");
+    } else {
+      set.validate("evaluate: x", "evaluate: y");
+      train::need_fit(model, set);
+      found = evaluator.run(set);
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
+  return figures_of(found);
+}
+
+// Writes a model for the command, if all layers are declared; else the weights alone. Returns which of the two.
+bool save(const PyNode& node, const std::string& path, const nb::dict& request) {
+  models::Model model = model_of(node, request);
+  model.own = {};
+  if (!models::has_spec(model)) {
+    store::save_weights(model, path);
+    return false;
+  }
+  store::Bundle bundle{.model = model,
+                       .preprocessing = {.input = model.input.shape,
+                                         .mean = list_in<float>(request, "mean"),
+                                         .std = list_in<float>(request, "std")},
+                       .classes = list_in<std::string>(request, "classes"),
+                       .provenance = {}};
+  const std::exception_ptr failure = unlocked([&] { store::save_bundle(path, bundle); });
+  if (failure) std::rethrow_exception(failure);
+  return true;
+}
+
+// (node, what model_of reads) of a stored network.
+nb::tuple load(const std::string& path) {
+  const store::Bundle b = store::load_net(path, "load as a module");
+  nb::dict d;
+  d["name"] = b.model.name;
+  d["input"] = tuple_of(Shape(b.model.input.shape));
+  d["dtype"] = dtype_object(b.model.input.dtype);
+  d["loss"] = models::to_string(b.model.loss);
+  d["classes"] = b.classes;
+  d["mean"] = b.preprocessing.mean;
+  d["std"] = b.preprocessing.std;
+  return nb::make_tuple(PyNode{b.model.net}, d);
+}
+
+}  // namespace
+
+void bind_runs(nb::module_& m) {
+  m.def("fit", fit);
+  m.def("evaluate", evaluate);
+  m.def("save_model", save);
+  m.def("load_model", load);
+  m.def("load_weights", [](const PyNode& node, const std::string& path) { store::load_weights(*node.module, path); });
+  m.def("output_shape", [](const PyNode& node, const nb::dict& request) {
+    return tuple_of(Shape(model_of(node, request).output_type(1).shape));
+  });
+  m.def("model_summary", [](const PyNode& node, const nb::dict& request) {
+    return models::to_text(models::summarize(model_of(node, request)));
+  });
+}
+
+}  // namespace freight::python

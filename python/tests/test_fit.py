@@ -1,0 +1,412 @@
+"""Module.fit, evaluate, predict, save and freight.load: runs of the library's trainer on arrays."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import freight as fr
+from freight import callbacks, nn, optim
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(600, 10)).astype("f4")
+Y = (X @ RNG.normal(size=(10, 3))).argmax(1)
+VALUES = X[:, 0] * 2 - X[:, 1]
+TEST = (X[:150], Y[:150])
+
+
+class Net(nn.Module):
+    def __init__(self, outputs=3):
+        super().__init__()
+        self.a, self.b = nn.Linear(10, 32), nn.Linear(32, outputs)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x):
+        return self.b(self.drop(fr.relu(self.a(x))))
+
+
+def chain(outputs=3):
+    return nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, outputs))
+
+
+def made(make=Net, seed=1, **keywords):
+    fr.random.seed(seed)
+    return make(**keywords)
+
+
+def fit(net, x=X, y=Y, **keywords):
+    return net.fit(x, y, **{"epochs": 3, "lr": 0.1, "verbose": False, **keywords})
+
+
+def weights(net):
+    return b"".join(v.numpy().tobytes() for v in net.state_dict().values())
+
+
+def test_a_fit_learns_and_its_history_has_a_number_per_epoch():
+    net = made()
+    history = fit(net, validation_data=TEST, epochs=4)
+    assert history.ended == "complete" and history.epoch == [1, 2, 3, 4] and history.steps == 4 * (600 // 64)
+    assert set(history.history) == {"loss", "accuracy", "val_loss", "val_accuracy", "lr"}
+    assert history.history["val_accuracy"][-1] > 0.9 and history.history["loss"][-1] < history.history["loss"][0]
+    figures = net.evaluate(*TEST)
+    assert figures["accuracy"] == pytest.approx(history.history["val_accuracy"][-1])
+    assert figures["loss"] == pytest.approx(history.history["val_loss"][-1], rel=1e-5)
+    outputs = net.predict(TEST[0]).numpy()
+    assert outputs.shape == (150, 3) and (outputs.argmax(1) == TEST[1]).mean() == pytest.approx(figures["accuracy"])
+    net.eval()
+    np.testing.assert_allclose(net(TEST[0]).numpy(), outputs, rtol=1e-5, atol=1e-6)
+
+
+def test_equal_seeds_give_equal_results_and_others_do_not():
+    first, second, third = made(), made(), made()
+    fit(first, seed=5)
+    fit(second, seed=5)
+    fit(third, seed=6)
+    assert weights(first) == weights(second) != weights(third)
+
+
+def test_without_validation_data_nothing_is_evaluated():
+    history = fit(made())
+    assert set(history.history) == {"loss", "accuracy", "lr"}
+
+
+def test_the_step_equals_a_loop_over_a_jitted_one():
+    fitted, looped = made(chain), made(chain)
+    fit(fitted, X[:64], Y[:64], epochs=5, momentum=0.9)
+    optimizer = optim.SGD(looped, lr=0.1, momentum=0.9)
+
+    @fr.jit
+    def step(x, y):
+        value, grads = fr.value_and_grad(lambda net, x, y: fr.cross_entropy(net(x), y))(looped, x, y)
+        optimizer.update(grads)
+        return value
+
+    for _ in range(5):
+        step(fr.asarray(X[:64]), fr.asarray(Y[:64]))
+    for name, value in fitted.state_dict().items():
+        np.testing.assert_allclose(value.numpy(), looped.state_dict()[name].numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_values_labels_and_texts_are_targets():
+    history = fit(made(outputs=1), y=VALUES[:, None], lr=0.02, epochs=10)
+    assert history.history["loss"][-1] < 0.3 and "accuracy" not in history.history
+    labels = np.stack([Y == 0, Y == 1, VALUES > 0], axis=1)
+    history = fit(made(), y=labels, epochs=5)
+    assert history.history["loss"][-1] < history.history["loss"][0]
+    names = np.asarray(["cat", "dog", "owl"])[Y]
+    net = made()
+    fit(net, y=names, validation_data=(X[:50], names[:50]))
+    assert net.evaluate(X, names)["accuracy"] > 0.9
+    with pytest.raises(ValueError, match="'fox', expected one of the classes cat, dog, owl"):
+        net.evaluate(X[:1], ["fox"])
+
+
+def test_a_loss_and_a_metric_of_the_program():
+    def worst(outputs, targets):
+        return fr.max(fr.abs(outputs - targets), axis=1)
+
+    worst.higher_is_better = False
+    net = made(outputs=1)
+    history = fit(net, y=VALUES[:, None], loss=lambda o, t: fr.mean(fr.abs(o - t)), metric=worst, lr=0.02,
+                  validation_data=(X[:50], VALUES[:50, None]), epochs=5)
+    assert history.history["val_metric"][-1] < history.history["val_metric"][0]
+    assert net.evaluate(X, VALUES[:, None])["loss"] == pytest.approx(
+        float(np.abs(net.predict(X).numpy() - VALUES[:, None]).mean()), rel=1e-4)
+
+
+def test_sample_weights_equal_repeated_samples():
+    x, y = X[:40], Y[:40]
+    twice = np.concatenate([x, x[:20]]), np.concatenate([y, y[:20]])
+    weighted, repeated = made(chain), made(chain)
+    # One batch of all: the mean of 40 weighted losses is 60 / 40 of the mean of 60.
+    fit(weighted, x, y, batch_size=40, epochs=4, momentum=0.0, sample_weight=[2.0] * 20 + [1.0] * 20)
+    fit(repeated, *twice, batch_size=60, epochs=4, momentum=0.0, lr=0.15)
+    for name, value in weighted.state_dict().items():
+        np.testing.assert_allclose(value.numpy(), repeated.state_dict()[name].numpy(), rtol=1e-4, atol=1e-6)
+    values, repeated = made(chain, outputs=1), made(chain, outputs=1)
+    fit(values, x, VALUES[:40], batch_size=40, epochs=4, momentum=0.0, lr=0.01, sample_weight=[2.0] * 20 + [1.0] * 20)
+    fit(repeated, twice[0], np.concatenate([VALUES[:40], VALUES[:20]])[:, None], batch_size=60, epochs=4, momentum=0.0, lr=0.015)
+    for name, value in values.state_dict().items():
+        np.testing.assert_allclose(value.numpy(), repeated.state_dict()[name].numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_class_weights_prefer_a_class():
+    counts = []
+    for class_weight in (None, {0: 1.0, 1: 1.0, 2: 50.0}):
+        net = made()
+        fit(net, class_weight=class_weight, epochs=1, lr=0.01)
+        counts.append(int((net.predict(X).numpy().argmax(1) == 2).sum()))
+    assert counts[1] > counts[0]
+    fit(made(), class_weight="balanced")
+
+
+def test_accumulated_gradients_equal_those_of_the_batch():
+    whole, parts = made(chain), made(chain)
+    fit(whole)
+    fit(parts, grad_accum=4)
+    for name, value in whole.state_dict().items():
+        np.testing.assert_allclose(value.numpy(), parts.state_dict()[name].numpy(), rtol=1e-3, atol=1e-5)
+
+
+def test_tokens_are_inputs():
+    tokens = RNG.integers(1, 20, (300, 6))
+    y = (tokens == 3).any(1)
+
+    class Text(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.fc = nn.Embedding(20, 16), nn.Linear(16, 2)
+
+        def forward(self, x):
+            return self.fc(fr.max(self.embed(x), axis=1))
+
+    net = made(Text)
+    history = fit(net, tokens, y, validation_data=(tokens[:50], y[:50]), optimizer="adamw", lr=0.01, epochs=30)
+    assert history.history["val_accuracy"][-1] > 0.9 and net.predict(tokens).shape == (300, 2)
+
+
+def test_early_stopping_ends_the_run_with_the_best_weights():
+    net = made()
+    history = fit(net, validation_data=(X[:50], np.roll(Y[:50], 1)), epochs=50, callbacks=callbacks.EarlyStopping(patience=2))
+    assert history.ended == "early" and len(history.epoch) < 50 and history.output_dir == ""
+    best = min(history.history["val_loss"])
+    assert history.history["val_loss"].index(best) + 1 == history.best_epoch
+    assert net.evaluate(X[:50], np.roll(Y[:50], 1))["loss"] == pytest.approx(best, rel=1e-5)
+
+
+def test_a_schedule_sets_the_rate_of_each_step():
+    seen = []
+
+    class Watch(callbacks.Callback):
+        wants_steps = True
+
+        def on_train_batch_end(self, batch, logs):
+            seen.append(logs["lr"])
+
+    fit(made(), callbacks=[callbacks.LearningRate(optim.cosine(0.1, 27)), Watch()])
+    np.testing.assert_allclose(seen, [optim.cosine(0.1, 27)(i) for i in range(27)], rtol=1e-5, atol=1e-9)
+
+
+def test_callbacks_hear_of_the_run_and_may_stop_it():
+    heard = []
+
+    class Watch(callbacks.Callback):
+        def on_train_begin(self, logs):
+            heard.append(("begin", logs["steps"], type(self.model).__name__))
+
+        def on_epoch_end(self, epoch, logs):
+            heard.append(("epoch", epoch, logs.get("val_accuracy", 0) > 0))
+            return epoch == 2
+
+        def on_train_end(self, history):
+            heard.append(("end", history.ended))
+
+    history = fit(made(), epochs=9, validation_data=TEST, callbacks=[Watch()])
+    assert heard[:3] == [("begin", 81, "Net"), ("epoch", 1, True), ("epoch", 2, True)] and heard[-1] == ("end", "stopped")
+    assert history.steps == 2 * 9 + 1
+
+
+def test_a_stopped_run_resumes_bitwise(tmp_path):
+    class Stop(callbacks.Callback):
+        wants_steps = True
+
+        def on_train_batch_end(self, batch, logs):
+            if logs["total_step"] == 13:
+                raise KeyError("in the middle of an epoch")
+
+    whole = made()
+    fit(whole, epochs=4, lr_scheduler="cosine", output_dir=tmp_path / "whole")
+    part = made()
+    with pytest.raises(KeyError, match="in the middle"):
+        fit(part, epochs=4, lr_scheduler="cosine", output_dir=tmp_path / "part", callbacks=[Stop()])
+    assert (tmp_path / "part/last").exists()
+    again = made(seed=9)
+    history = fit(again, epochs=4, lr_scheduler="cosine", output_dir=tmp_path / "part", resume=True)
+    assert history.ended == "complete" and weights(again) == weights(whole)
+    assert fit(again, epochs=4, lr_scheduler="cosine", output_dir=tmp_path / "part", resume=True).ended == "nothing_left"
+    with pytest.raises(RuntimeError, match="fingerprint differs"):
+        fit(made(), X + 1, epochs=4, lr_scheduler="cosine", output_dir=tmp_path / "part", resume=True)
+
+
+KILLED = """
+import sys
+sys.path.insert(0, {tests!r})
+import hashlib
+import test_fit as t
+net = t.made(seed=int(sys.argv[1]))
+t.fit(net, epochs=60, lr_scheduler="cosine", output_dir={run!r}, resume=True, save_every=50)
+print(hashlib.sha256(t.weights(net)).hexdigest())
+"""
+
+
+def test_a_killed_run_resumes_bitwise(tmp_path):
+    def started(name, seed):
+        script = KILLED.format(tests=str(pathlib.Path(__file__).parent), run=str(tmp_path / name))
+        return subprocess.Popen([sys.executable, "-c", script, str(seed)], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    whole, errors = started("whole", 1).communicate()
+    assert whole, errors
+    seen = set()
+    for seed in (1, 2, 3):  # a resumed run takes its weights from the checkpoint
+        run = started("part", seed)
+        while run.poll() is None and not {p.name for p in tmp_path.glob("part/checkpoints/step-*")} - seen:
+            time.sleep(0.005)
+        run.kill()
+        run.communicate()
+        seen |= {p.name for p in tmp_path.glob("part/checkpoints/step-*")}
+    resumed, errors = started("part", 4).communicate()
+    assert resumed == whole, errors
+
+
+def test_ctrl_c_stops_a_run_with_its_state_saved(tmp_path):
+    def interrupt():
+        while not (tmp_path / "run/checkpoints").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        fit(made(), epochs=100000, output_dir=tmp_path / "run", save_every=100)
+    thread.join()
+    assert json.loads((tmp_path / "run/run.json").read_text())["status"] != "complete" and (tmp_path / "run/last").exists()
+
+
+def test_a_model_of_known_layers_loads_in_python_and_in_the_command(tmp_path):
+    net = made(chain)
+    fit(net, validation_data=TEST, output_dir=tmp_path / "run")
+    assert net.save(tmp_path / "net.safetensors")
+    for path in (tmp_path / "net.safetensors", tmp_path / "run/model.safetensors"):
+        again = fr.load(path)
+        assert isinstance(again, nn.Sequential) and not again.training
+        np.testing.assert_array_equal(again.predict(X).numpy(), net.predict(X).numpy())
+        assert again.evaluate(*TEST)["accuracy"] == net.evaluate(*TEST)["accuracy"]
+    np.savez(tmp_path / "data.npz", x_train=X, y_train=Y, x_test=TEST[0], y_test=TEST[1])
+    command = pathlib.Path(fr.__file__).parent / "bin/freight"
+    shown = subprocess.run([command, "eval", "--weights", tmp_path / "net.safetensors", "--data", tmp_path / "data.npz", "--json"],
+                           text=True, capture_output=True)
+    assert shown.returncode == 0, shown.stderr
+    assert json.loads(shown.stdout)["top1"] == pytest.approx(100 * net.evaluate(*TEST)["accuracy"])
+
+
+def test_a_model_of_the_command_loads_and_predicts_as_there(tmp_path):
+    command = pathlib.Path(fr.__file__).parent / "bin/freight"
+    done = subprocess.run([command, "train", "--model", "lenet", "--max-steps", "40", "-o", tmp_path / "run", "--json"], text=True,
+                          capture_output=True)
+    assert done.returncode == 0, done.stderr
+    net = fr.load(tmp_path / "run/model.safetensors")
+    written = subprocess.run([command, "data", "sample", "digits", "--output", tmp_path / "digits"], text=True, capture_output=True)
+    assert written.returncode == 0, written.stderr
+    assert net.predict(np.zeros((2, 1, 28, 28), dtype="u1")).shape == (2, 10)
+    assert net.state_dict()["0.weight"].shape[1] == 1 or len(net.state_dict()) > 4
+
+
+def test_iterables_of_batches_are_data():
+    class Loader:
+        sampler = None
+
+        def __init__(self, sizes):
+            self.sizes = sizes
+
+        def __len__(self):
+            return len(self.sizes)
+
+        def __iter__(self):
+            at = 0
+            for size in self.sizes:
+                yield X[at:at + size], Y[at:at + size]
+                at += size
+
+    net = made()
+    history = net.fit(Loader([50] * 11 + [30]), validation_data=Loader([100, 50]), epochs=4, lr=0.1, verbose=False)
+    assert history.steps == 48 and history.history["val_accuracy"][-1] > 0.9
+    assert net.evaluate(Loader([100, 50]))["accuracy"] == pytest.approx(history.history["val_accuracy"][-1])
+    with pytest.raises(ValueError, match="batch 1 of x: expected samples float32"):
+        made().fit(Loader([50, 40, 50]), verbose=False)
+    with pytest.raises(ValueError, match="x has no batches"):
+        made().fit(Loader([]), verbose=False)
+    with pytest.raises(ValueError, match="resume is for arrays"):
+        made().fit(Loader([50]), resume=True, output_dir="x", verbose=False)
+
+
+def test_a_class_of_ones_own_saves_and_loads_weights(tmp_path):
+    net = made()
+    fit(net)
+    assert not net.save(tmp_path / "weights.safetensors")
+    again = made(seed=2).load_weights(tmp_path / "weights.safetensors")
+    np.testing.assert_array_equal(again.predict(X).numpy(), net.predict(X).numpy())
+    with pytest.raises(RuntimeError, match="weights.safetensors"):
+        fr.load(tmp_path / "weights.safetensors")
+    with pytest.raises(RuntimeError, match="c.weight|b.weight"):
+        made(chain).load_weights(tmp_path / "weights.safetensors")
+
+
+BAD = [
+    (lambda n: fit(n, X[:10], Y[:9]), ValueError, "x has 10 samples and y 9"),
+    (lambda n: fit(n, X[:0], Y[:0]), ValueError, "there are no samples"),
+    (lambda n: fit(n, X[:, 0], Y), ValueError, "expected samples of at least one axis"),
+    (lambda n: fit(n, validation_data=(X[:0], Y[:0])), ValueError, "validation_data: there are no samples"),
+    (lambda n: fit(n, validation_data=X), TypeError, r"validation_data: expected \(x, y\)"),
+    (lambda n: fit(n, validation_data=(X[:, :5], Y)), ValueError, "validation_data: samples have shape"),
+    (lambda n: fit(n, np.where(X > 3, np.nan, X)), ValueError, "nan|NaN"),
+    (lambda n: fit(n, y=Y - 1), ValueError, "has -1"),
+    (lambda n: fit(n, y=Y + 7), ValueError, "classes"),
+    (lambda n: fit(n, X[:, :5]), ValueError, "10"),
+    (lambda n: fit(n, batch_sise=3), ValueError, "unknown setting 'batch_sise'; did you mean batch_size"),
+    (lambda n: fit(n, momentum="much"), TypeError, "momentum: expected a number, got 'much'"),
+    (lambda n: fit(n, epochs=1.5), TypeError, "epochs: expected a whole number, got 1.5"),
+    (lambda n: fit(n, optimizer="adm"), ValueError, "adam"),
+    (lambda n: fit(n, optimizer=optim.SGD(n)), TypeError, r'optimizer: expected a name \("adamw"\)'),
+    (lambda n: fit(n, loss="crossentropy"), ValueError, "loss: .*cross_entropy"),
+    (lambda n: fit(n, callbacks=[3]), TypeError, "callbacks: expected freight.callbacks.Callback, got int"),
+    (lambda n: fit(n, callbacks=callbacks.EarlyStopping()), ValueError, "expected validation_data"),
+    (lambda n: fit(n, resume=True), ValueError, "resume: expected an output_dir"),
+    (lambda n: fit(n, sample_weight=[1.0]), ValueError, r"sample_weight: expected one weight per sample, \(600,\)"),
+    (lambda n: fit(n, sample_weight=[-1.0] * 600), ValueError, "sample_weight: expected finite weights"),
+    (lambda n: n.predict(X[:0]), ValueError, "there are no samples"),
+    (lambda n: n.save("/nowhere/x"), ValueError, "save: expected input_shape"),
+]
+
+
+@pytest.mark.parametrize("call, kind, text", BAD, ids=range(len(BAD)))
+def test_mistakes_are_named(call, kind, text):
+    with pytest.raises(kind, match=text):
+        call(made())
+
+
+def test_exceptions_of_forward_and_of_a_loss_are_raised_again():
+    class Broken(Net):
+        def forward(self, x):
+            raise LookupError("no forward today")
+
+    with pytest.raises(LookupError, match="no forward today"):
+        fit(made(Broken))
+    with pytest.raises(LookupError, match="no loss"):
+        fit(made(), loss=lambda o, t: {}["no loss"])
+
+
+def test_memory_stays_flat_over_many_fits():
+    def resident():
+        return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    for i in range(100):
+        if i == 40:
+            before = resident()
+        fit(made(), X[:64], Y[:64], epochs=1)
+    assert resident() - before < 8 << 20
+
+
+def test_a_run_in_another_process_gives_the_same_bits(tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(f"import sys; sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})\n"
+                      "import test_fit as t\nn = t.made(); t.fit(n, seed=3); import hashlib\n"
+                      "print(hashlib.sha256(t.weights(n)).hexdigest())")
+    shown = [subprocess.run([sys.executable, script], text=True, capture_output=True) for _ in range(2)]
+    assert shown[0].returncode == 0, shown[0].stderr
+    assert shown[0].stdout == shown[1].stdout

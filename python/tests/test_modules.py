@@ -1,0 +1,341 @@
+"""freight.nn and freight.optim: modules as PyTorch has them, gradients by them, optimizers and files."""
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import freight as fr
+from freight import nn, optim
+
+
+class Net(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.conv = nn.Conv2d(1, width, 3, padding=1)
+        self.norm = nn.BatchNorm2d(width)
+        self.fc = nn.Linear(width * 16, 5)
+        self.scale = nn.Parameter(fr.ones(5))
+        self.register_buffer("offset", fr.zeros(5))
+
+    def forward(self, x):
+        x = fr.max_pool2d(fr.relu(self.norm(self.conv(x))), 2)
+        return self.fc(fr.reshape(x, (x.shape[0], -1))) * self.scale + self.offset
+
+
+def samples(count=12):
+    rng = np.random.default_rng(0)
+    return fr.asarray(rng.normal(size=(count, 1, 8, 8)).astype("f4")), fr.asarray(rng.integers(0, 5, count))
+
+
+def loss_of(net, x, y):
+    return fr.cross_entropy(net(x), y)
+
+
+def test_names_shapes_and_order_are_pytorchs():
+    net = Net()
+    assert {name: x.shape for name, x in net.state_dict().items()} == {
+        "scale": (5,), "offset": (5,), "conv.weight": (8, 1, 3, 3), "conv.bias": (8,), "norm.weight": (8,), "norm.bias": (8,),
+        "norm.running_mean": (8,), "norm.running_var": (8,), "fc.weight": (5, 128), "fc.bias": (5,)}
+    assert [name for name, _ in net.named_parameters()] == ["scale", "conv.weight", "conv.bias", "norm.weight", "norm.bias",
+                                                            "fc.weight", "fc.bias"]
+    assert [name for name, _ in net.named_buffers()] == ["offset", "norm.running_mean", "norm.running_var"]
+    assert [name for name, _ in net.named_modules()] == ["", "conv", "norm", "fc"]
+
+
+def test_layers_have_pytorchs_parameters_and_defaults():
+    conv = nn.Conv2d(3, 4, (3, 5), 2, padding=(1, 2), groups=1, bias=False)
+    assert (conv.in_channels, conv.kernel_size, conv.stride, conv.padding, conv.bias) == (3, (3, 5), 2, (1, 2), None)
+    layer = nn.Linear(3, 2)
+    assert layer.bias.shape == (2,) and layer.in_features == 3
+    layer.bias = fr.ones(2)
+    assert layer.state_dict()["bias"].tolist() == [1, 1]
+    with pytest.raises(AttributeError, match="Linear: in_features cannot be set"):
+        layer.in_features = 4
+    assert repr(nn.Linear(3, 2)) == "Linear(in_features=3, out_features=2)"
+    assert nn.MaxPool2d(2)(fr.ones((1, 1, 4, 4))).shape == (1, 1, 2, 2)
+    assert nn.Embedding(7, 3)(fr.asarray([[1, 2]])).shape == (1, 2, 3)
+    with pytest.raises(ValueError, match="Linear: out must be positive"):
+        nn.Linear(3, 0)
+    with pytest.raises(TypeError, match="Linear, in: expected an integer"):
+        nn.Linear("3", 2)
+    with pytest.raises(ValueError, match="GELU, approximate: expected one of none, tanh"):
+        nn.GELU("erf")
+
+
+def test_every_declared_layer_has_a_class():
+    from freight import _core
+
+    for layer in _core.layer_types():
+        if layer["name"] != "Sequential":  # written by hand
+            assert set(getattr(nn, layer["name"])._keys.values()) == {f["key"] for f in layer["fields"]}
+
+
+def test_outputs_and_gradients_are_those_of_the_formula():
+    fr.random.seed(0)
+    layer = nn.Linear(3, 2)
+    x = fr.asarray([[1.0, -2.0, 3.0]])
+    w, b = layer.weight.numpy(), layer.state_dict()["bias"].numpy()
+    np.testing.assert_allclose(layer(x).numpy(), x.numpy() @ w.T + b, rtol=1e-6)
+    value, grads = fr.value_and_grad(lambda m, x: fr.sum(m(x) ** 2))(layer, x)
+    y = x.numpy() @ w.T + b
+    np.testing.assert_allclose(value.numpy(), (y**2).sum(), rtol=1e-6)
+    np.testing.assert_allclose(grads["weight"].numpy(), 2 * y.T @ x.numpy(), rtol=1e-5)
+    np.testing.assert_allclose(grads["bias"].numpy(), 2 * y[0], rtol=1e-5)
+
+
+def test_gradients_inside_jit_equal_those_outside():
+    net, (x, y) = Net().eval(), samples()
+    value, grads = fr.value_and_grad(loss_of)(net, x, y)
+    compiled_value, compiled = fr.jit(lambda x, y: fr.value_and_grad(loss_of)(net, x, y))(x, y)
+    np.testing.assert_allclose(value.numpy(), compiled_value.numpy(), rtol=1e-5)
+    assert list(grads) == list(compiled) == [name for name, _ in net.named_parameters()]
+    for name, g in grads.items():
+        np.testing.assert_allclose(g.numpy(), compiled[name].numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [
+    lambda net: optim.SGD(net, lr=0.1, momentum=0.9, nesterov=True), lambda net: optim.Adam(net.parameters(), lr=1e-2),
+    lambda net: optim.AdamW(net, lr=1e-2, betas=(0.8, 0.9)), lambda net: optim.Lion(net, lr=1e-2), lambda net: optim.Muon(net, lr=0.1)])
+def test_a_compiled_step_trains_and_the_optimizer_goes_on_bitwise(make):
+    x, y = samples()
+
+    def trained(steps, resume_at=None):
+        fr.random.seed(0)
+        net = Net()
+        optimizer = make(net)
+
+        @fr.jit
+        def step(x, y):
+            value, grads = fr.value_and_grad(loss_of)(net, x, y)
+            optimizer.update(grads)
+            return value
+
+        losses = []
+        for i in range(steps):
+            if i == resume_at:
+                saved = net.state_dict(), optimizer.state_dict()
+                net = Net()
+                net.load_state_dict(saved[0])
+                optimizer = make(net)
+                optimizer.load_state_dict(saved[1])
+                step = fr.jit(step._function)
+            losses.append(step(x, y).item())
+        return losses
+
+    whole = trained(12)
+    assert whole[-1] < 0.6 * whole[0]
+    assert trained(12, resume_at=5) == whole
+
+
+def test_steps_outside_of_jit_equal_compiled_ones():
+    x, y = samples()
+    results = []
+    for compiled in (True, False):
+        fr.random.seed(3)
+        net = Net()
+        optimizer = optim.SGD(net, lr=0.05, momentum=0.9)
+
+        def step(x, y):
+            value, grads = fr.value_and_grad(loss_of)(net, x, y)  # noqa: B023
+            optimizer.update(grads)  # noqa: B023
+            return value
+
+        step = fr.jit(step) if compiled else step
+        results.append([step(x, y).item() for _ in range(4)])
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-3)
+
+
+def test_frozen_parameters_keep_their_values():
+    net, (x, y) = Net(), samples()
+    net.conv.requires_grad_(False)
+    optimizer = optim.SGD(net, lr=0.1)
+    before = net.state_dict()
+    _, grads = fr.value_and_grad(loss_of)(net, x, y)
+    assert "conv.weight" not in grads and "fc.weight" in grads
+    optimizer.update(grads)
+    after = net.state_dict()
+    assert fr.all(before["conv.weight"] == after["conv.weight"]) and not fr.all(before["fc.weight"] == after["fc.weight"])
+
+
+def test_training_and_evaluation_differ_and_a_compiled_function_follows_the_mode():
+    net, (x, _) = Net(), samples()
+    compiled = fr.jit(lambda x: net(x))
+    trained = compiled(x).numpy()
+    assert net.training and net.norm.training
+    net.eval()
+    assert not net.norm.training
+    assert not np.allclose(trained, compiled(x).numpy())
+    np.testing.assert_allclose(net(x).numpy(), compiled(x).numpy(), rtol=1e-5, atol=1e-6)
+    assert net.train().norm.training
+
+
+def test_state_dicts_load_and_refusals_name_what_differs():
+    net, other, (x, _) = Net().eval(), Net().eval(), samples()
+    other.load_state_dict(net.state_dict())
+    assert fr.all(other(x) == net(x))
+    state = net.state_dict()
+    del state["fc.bias"]
+    with pytest.raises(RuntimeError, match="fc.bias"):
+        other.load_state_dict(state)
+    assert other.load_state_dict(state, strict=False) == (["fc.bias"], [])
+    with pytest.raises(RuntimeError, match="fc.weight"):
+        other.load_state_dict({**net.state_dict(), "fc.weight": fr.zeros((2, 2))})
+
+
+def test_parts_may_be_replaced():
+    net, (x, _) = Net(), samples()
+    net(x)
+    net.fc = nn.Linear(128, 2)
+    net.scale = nn.Parameter(fr.ones(2))
+    net.register_buffer("offset", None)
+    net.forward = lambda x: net.fc(fr.reshape(fr.max_pool2d(net.conv(x), 2), (x.shape[0], -1))) * net.scale
+    assert net(x).shape == (12, 2)
+    assert net.state_dict()["fc.weight"].shape == (2, 128) and "offset" not in net.state_dict()
+    net.scale = fr.full(2, 3.0)  # the value alone
+    np.testing.assert_array_equal(net.scale.numpy(), [3, 3])
+    with pytest.raises(ValueError, match=r"expected shape \(2,\), got \(3,\)"):
+        net.scale = fr.ones(3)
+
+
+def test_compiled_functions_follow_parts_that_are_replaced():
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.chain = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.ReLU(), nn.Linear(4, 3)))
+
+        def forward(self, x):
+            return self.chain(x)
+
+    net, x = Outer(), fr.ones((2, 4))
+    compiled = fr.jit(lambda x: net(x))
+    assert compiled(x).shape == (2, 3) and net.predict(x).shape == (2, 3)
+    net.chain[1].add_module("1", nn.Linear(4, 5))
+    assert compiled(x).shape == (2, 5) and net.predict(x).shape == (2, 5)
+    np.testing.assert_allclose(compiled(x).numpy(), net(x).numpy(), rtol=1e-6)
+    net.chain = nn.Linear(4, 2)
+    assert compiled(x).shape == (2, 2)
+    traces = len(compiled.recompilations)
+    compiled(x)
+    assert len(compiled.recompilations) == traces
+
+
+def test_containers_hold_modules():
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(2)])
+            self.heads = nn.ModuleDict({"a": nn.Linear(4, 1), "b": nn.Linear(4, 2)})
+
+        def forward(self, x, head="a"):
+            for layer in self.layers:
+                x = fr.tanh(layer(x))
+            return self.heads[head](x)
+
+    net = Mixed()
+    assert list(net.state_dict())[:2] == ["layers.0.weight", "layers.0.bias"] and "heads.b.bias" in net.state_dict()
+    assert net(fr.ones((3, 4))).shape == (3, 1) and net(fr.ones((3, 4)), head="b").shape == (3, 2)
+    chain = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    assert len(chain) == 4 and isinstance(chain[2], nn.ReLU) and len(chain[1:3]) == 2
+    assert chain(fr.ones((5, 2, 2))).shape == (5, 2)
+    block = nn.Residual(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), activation=nn.Tanh())
+    assert block(fr.ones((2, 4))).shape == (2, 4)
+    assert list(nn.Sequential({"block": block}).state_dict()) == ["block.0.weight", "block.0.bias"]
+
+
+def test_layers_of_python_within_layers_of_the_library():
+    class Double(nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    net = nn.Sequential(nn.Linear(3, 3), Double())
+    x = fr.ones((2, 3))
+    np.testing.assert_allclose(net(x).numpy(), 2 * net[0](x).numpy(), rtol=1e-6)
+
+
+def test_recurrent_layers_and_attention_return_what_pytorchs_do():
+    x = fr.ones((2, 5, 3))
+    output, (h, c) = nn.LSTM(3, 4, num_layers=2)(x)
+    assert output.shape == (2, 5, 4) and h.shape == c.shape == (2, 2, 4)
+    more, _ = nn.LSTM(3, 4, 2)(x, (h, c))
+    assert more.shape == output.shape
+    output, h = nn.GRU(3, 4)(x, lengths=fr.asarray([5, 2]))
+    assert fr.all(output[1, 2:] == 0)
+    output, weights = nn.MultiheadAttention(4, 2)(fr.ones((2, 5, 4)))
+    assert output.shape == (2, 5, 4) and weights.shape == (2, 5, 5)
+    assert nn.MultiheadAttention(4, 2)(fr.ones((2, 5, 4)), need_weights=False)[1] is None
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+def test_copies_and_pickles_have_values_modes_and_freezing_of_their_own(copied):
+    net, (x, _) = Net(), samples()
+    net.conv.requires_grad_(False)
+    net(x)
+    net.eval()
+    twin = copied(net)
+    assert not twin.training and not twin.norm.training
+    assert fr.all(twin(x) == net(x))
+    assert not twin.get_parameter("conv.weight").requires_grad and twin.get_parameter("fc.weight").requires_grad
+    twin.scale = fr.zeros(5)
+    assert not fr.all(twin(x) == net(x))
+
+
+def test_schedules_are_the_librarys():
+    rate = optim.cosine(0.1, 10).warmup(5)
+    assert rate(0) == pytest.approx(0.001) and rate(5) == pytest.approx(0.1) and rate(15) == pytest.approx(0)
+    assert optim.step(1.0, 3)(3) == pytest.approx(0.1) and optim.multi_step(1.0, [2, 4], 0.5)(4) == 0.25
+    restarts = optim.cosine_restarts(1.0, 4, factor=2)
+    assert [round(restarts(i), 4) for i in (0, 2, 4, 8, 12)] == [1, 0.5, 1, 0.5, 1]
+    plateau = optim.Plateau(1.0, factor=0.5, patience=1)
+    assert [plateau(loss) for loss in (3.0, 2.0, 2.0, 2.0, 1.0)] == [1, 1, 1, 0.5, 0.5]
+    net = nn.Linear(2, 1)
+    optimizer = optim.SGD([{"params": [net.get_parameter("weight")], "lr": 0.2}, {"params": [net.get_parameter("bias")]}], lr=0.1)
+    optimizer.lr = 0.05
+    assert optimizer.lr == pytest.approx(0.05) and optimizer.group_lr("0") == pytest.approx(0.1)
+
+
+def test_losses_are_modules():
+    logits, classes = fr.asarray([[2.0, 0.0, 1.0], [0.0, 1.0, 0.0]]), fr.asarray([0, 2])
+    log = logits.numpy() - np.log(np.exp(logits.numpy()).sum(1, keepdims=True))
+    assert nn.CrossEntropyLoss()(logits, classes).item() == pytest.approx(-(log[0, 0] + log[1, 2]) / 2, rel=1e-5)
+    weighted = nn.CrossEntropyLoss(weight=[1.0, 1.0, 3.0])(logits, classes).item()
+    assert weighted == pytest.approx(-(log[0, 0] + 3 * log[1, 2]) / 4, rel=1e-5)
+    assert nn.MSELoss(reduction="sum")(logits, fr.zeros((2, 3))).item() == 6
+    assert nn.BCEWithLogitsLoss()(fr.zeros(4), fr.ones(4)).item() == pytest.approx(np.log(2), rel=1e-5)
+    net = nn.Sequential(nn.Linear(4, 3))
+    x = np.random.default_rng(0).normal(size=(64, 4))
+    smoothed = net.fit(x, x[:, :3].argmax(1), loss=nn.CrossEntropyLoss(label_smoothing=0.1), lr=0.1, epochs=5, verbose=False)
+    assert smoothed.history["loss"][-1] < smoothed.history["loss"][0]
+
+
+def test_mistakes_are_named():
+    class Early(nn.Module):
+        def __init__(self):
+            self.fc = nn.Linear(1, 1)
+
+    with pytest.raises(AttributeError, match=r"call super\(\).__init__\(\)"):
+        Early()
+    with pytest.raises(AttributeError, match="Net has no 'conv2'"):
+        Net().conv2
+    with pytest.raises(NotImplementedError, match="ModuleList has no forward"):
+        nn.ModuleList([nn.ReLU()])(fr.ones(2))
+    net, (x, y) = Net(), samples()
+    optimizer = optim.SGD(net, lr=0.1)
+    with pytest.raises(ValueError, match="expected a gradient for each of 7 parameters, got 1"):
+        optimizer.update([fr.zeros(5)])
+    with pytest.raises(TypeError, match="expected modules or their parameters"):
+        optim.SGD([fr.zeros(3)])
+    with pytest.raises(ValueError, match="fc"):
+        net(fr.ones((1, 1, 4, 4)))
+    with pytest.raises(ZeroDivisionError):  # an exception of forward passes the library
+        class Broken(nn.Module):
+            def forward(self, x):
+                return x / (1 // 0)
+
+        nn.Sequential(nn.ReLU(), Broken())(fr.ones((1, 2)))
+
+
+def test_the_summary_lists_layers():
+    text = Net().summary((1, 8, 8))
+    assert "conv   Conv2d" in text and "f32[1,8,8,8]" in text and "645" in text
+    assert "645" in Net().summary()
