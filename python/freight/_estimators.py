@@ -1,3 +1,4 @@
+# mypy: disable-error-code="import-not-found,import-untyped"
 """FreightClassifier and FreightRegressor: the learners of tables as scikit-learn's estimators."""
 import ctypes
 import inspect

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="import-not-found,import-untyped"
 """Tables in memory for the learners of tables: NumPy arrays, pandas' frames, and all that has the Arrow PyCapsule protocol
 (polars, PyArrow, DuckDB). Values are read where they are, as a CSV file with them is read."""
 import numpy
