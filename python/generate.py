@@ -126,6 +126,8 @@ from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, M
 from os import PathLike
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, overload
 
+from typing_extensions import Self
+
 '''
 
 
@@ -224,6 +226,13 @@ def write_commands(package):
     return "\n".join(stubs) + "\n"
 
 
+def estimators(core, stub):
+    """The stub of the estimators, whose constructors have the settings of the learners of tables."""
+    names = {"seed": "random_state", "lambda": "reg_lambda"}  # as in freight/_estimators.py
+    settings = [names.get(n, n) for n in (flag[2:].replace("-", "_") for flag, _ in core.table_settings())]
+    return stub.replace("SETTINGS", ", ".join(f"{n}: Any = ..." for n in settings))
+
+
 def write_stub(path, text):
     """Writes a stub in which the type of Python is meant by `bool`: a module with the standard's names has another one."""
     path.write_text(HEADER + re.sub(r"(?<=[:>|,] )bool\b", "builtins.bool", text))
@@ -257,7 +266,8 @@ def main():
     write_stub(
         package / "__init__.pyi",
         "from . import callbacks as callbacks, fft as fft, linalg as linalg, nn as nn, optim as optim, random as random, xp as xp\n\n" + array + "\n" + "\n".join(namedtuples)
-        + "\n".join(constants + [""] + [f for f in standard if "__array_namespace_info__" not in f] + pointwise + library) + "\n" + package_stub + write_commands(package))
+        + "\n".join(constants + [""] + [f for f in standard if "__array_namespace_info__" not in f] + pointwise + library) + "\n" + package_stub + write_commands(package)
+        + "\n" + estimators(core, (stubs / "estimators.pyi").read_text()))
     write_stub(
         package / "xp.pyi",
         "from . import fft as fft, linalg as linalg\nfrom . import Array, dtype\n\n" + "\n".join(namedtuples)

@@ -4,6 +4,7 @@
 
 #include "array.h"
 #include "freight/base/error.h"
+#include "tables.h"
 #include "train.h"
 
 namespace freight::python {
@@ -39,6 +40,7 @@ NB_MODULE(_core, m) {
   bind_fft(m);
   bind_exchange(m);
   bind_library(m);
+  bind_tables(m);
   bind_modules(m);
   bind_optimizers(m);
   bind_runs(m);

@@ -210,13 +210,21 @@ Source::Source(TextSet texts) {
 }
 
 Source::Source(const std::vector<MemoryColumn>& train, const std::string& name, const std::vector<MemoryColumn>& test) {
+  TableSet set;
+  set.train.cells = std::make_shared<Cells>(cells_in_memory(train, name));
+  if (!test.empty()) set.test.cells = std::make_shared<Cells>(cells_in_memory(test, name));
+  *this = of_table(std::move(set), name);
+}
+
+Source Source::of_table(TableSet table, const std::string& name) {
   auto s = std::make_shared<State>();
   s->name = name;
   s->in_memory = true;
   s->content = Content::table;
-  s->table.train.cells = std::make_shared<Cells>(cells_in_memory(train, name));
-  if (!test.empty()) s->table.test.cells = std::make_shared<Cells>(cells_in_memory(test, name));
-  state_ = std::move(s);
+  s->table = std::move(table);
+  Source source;
+  source.state_ = std::move(s);
+  return source;
 }
 
 bool Source::is(const std::string& name_or_path, const LoadOptions& options) const {

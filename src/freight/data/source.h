@@ -37,6 +37,9 @@ class Source {
   // out.
   Source(const std::vector<MemoryColumn>& train, const std::string& name, const std::vector<MemoryColumn>& test = {});
 
+  // A table of cells in memory (TablePart::cells).
+  static Source of_table(TableSet table, const std::string& name);
+
   explicit operator bool() const { return state_ != nullptr; }  // false without data
   // True if it was opened with this name and equivalent options.
   bool is(const std::string& name_or_path, const LoadOptions& options) const;

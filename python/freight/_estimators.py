@@ -1,0 +1,305 @@
+# mypy: disable-error-code="import-not-found,import-untyped"
+"""FreightClassifier and FreightRegressor: the learners of tables as scikit-learn's estimators."""
+import ctypes
+import inspect
+import json
+import keyword
+import os
+import shutil
+import tempfile
+
+try:
+    import numpy
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.class_weight import compute_sample_weight
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fitted, validate_data
+except ImportError as error:
+    raise type(error)(f"FreightClassifier and FreightRegressor need scikit-learn 1.6 or newer: pip install scikit-learn ({error})",
+                      name=error.name) from error
+
+from . import _core
+from ._tables import as_counts, is_frame, is_pandas, table_of
+
+
+def _one_thread():
+    """The threads of OpenMP's pools are not in a forked child, which would wait for them: it computes with its one thread.
+    XGBoost's package has a copy of OpenMP's library of its own."""
+    with open("/proc/self/maps") as maps:
+        for path in {line.split()[-1] for line in maps if "/libgomp" in line}:
+            ctypes.CDLL(path, os.RTLD_NOLOAD | os.RTLD_NOW).omp_set_num_threads(1)
+
+
+os.register_at_fork(after_in_child=_one_thread)
+
+
+def _name(flag):
+    """The parameter of a flag: --lambda is reg_lambda and --seed random_state, as in scikit-learn and XGBoost."""
+    name = flag[2:].replace("-", "_")
+    return "random_state" if name == "seed" else "reg_" + name if keyword.iskeyword(name) else name
+
+
+FLAGS = {_name(flag): flag for flag, _ in _core.table_settings()}
+OWN = {"model": "gbdt", "handle_unknown": "error"}
+DOC = """{what} on a table: a NumPy array, or a frame of numbers, categories, dates and missing values.
+
+    model: gbdt, forest, linear, mlp, auto (the best of them by cross-validation), baseline, or another model of
+        `freight train --help`.
+    handle_unknown: error, or ignore for categories at prediction that fit did not see.
+
+    The others are flags of `freight train`; None is the command's default.
+
+    {settings}
+    """
+
+
+def _with_parameters(cls):
+    """Gives a class a constructor with the settings of the learners, which are what get_params finds."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    own = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY),
+           inspect.Parameter("model", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=OWN["model"])]
+    others = {**{n: v for n, v in OWN.items() if n != "model"}, **dict.fromkeys(FLAGS)}
+    signature = inspect.Signature(own + [inspect.Parameter(n, kind, default=v) for n, v in others.items()])
+
+    def __init__(self, *arguments, **keywords):
+        bound = signature.bind(self, *arguments, **keywords)
+        bound.apply_defaults()
+        for name, value in list(bound.arguments.items())[1:]:
+            setattr(self, name, value)
+
+    __init__.__signature__ = signature
+    cls.__init__ = __init__
+    cls.__doc__ = DOC.format(what=cls.__doc__, settings="\n    ".join(f"{_name(f)}: {doc}" for f, doc in _core.table_settings()))
+    return cls
+
+
+class _Estimator(BaseEstimator):
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _table(self, x, y="no_validation", reset=False, title="X"):
+        """Checks x, and y in fit; returns the table and what scikit-learn makes of both."""
+        if is_frame(x):
+            if is_pandas(x):
+                checked = validate_data(self, x, y, reset=reset, skip_check_array=True)
+                y = checked[1] if isinstance(checked, tuple) else y
+            table = table_of(x, title=title)
+            if table.rows == 0:
+                raise ValueError(f"{title}: found 0 sample(s), expected at least one row")
+            if reset and not is_pandas(x):
+                self.feature_names_in_ = numpy.array(table.names, object)
+                self.n_features_in_ = len(table.names)
+            return table, None, y
+        arguments = {"dtype": "float64", "ensure_all_finite": "allow-nan", "reset": reset}
+        if isinstance(y, str):
+            x = validate_data(self, x, **arguments)
+        else:
+            x, y = validate_data(self, x, y, y_numeric=self._regression, **arguments)
+        names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(x.shape[1])])
+        return table_of(x, list(names), title), x, y
+
+    def _settings(self):
+        found = {flag: getattr(self, name) for name, flag in FLAGS.items() if getattr(self, name) is not None}
+        if "--seed" in found and not isinstance(self.random_state, (int, numpy.integer)):
+            found["--seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if isinstance(self.types, dict):
+            found["--types"] = ",".join(f"{k}={v}" for k, v in self.types.items())
+        if isinstance(self.monotone, dict):
+            found["--monotone"] = ",".join(f"{k}={v}" for k, v in self.monotone.items())
+        return {flag: v.item() if isinstance(v, numpy.generic) else v for flag, v in found.items()}
+
+    def fit(self, X, y, sample_weight=None, eval_set=None):
+        """Fits the model. eval_set: (X, y) of validation rows, which end boosting where the metric does not improve any
+        more; without them gbdt holds out a fifth of the rows (val_split)."""
+        name = getattr(y, "name", None)
+        table, x, y = self._table(X, y, reset=True)
+        y = _check_y(y, y_numeric=self._regression, estimator=self)
+        if len(y) != table.rows:
+            raise ValueError(f"Found input variables with inconsistent numbers of samples: X has {table.rows} rows, y {len(y)}")
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, y, dtype=numpy.float64)
+        if weights is not None and not weights.any():
+            raise ValueError("sample_weight: expected at least one weight that is not zero")
+        if table.rows < 2:
+            raise ValueError("Found 1 sample in X, expected at least two")
+        settings = self._settings()
+        if settings.get("--class-weight") is not None and self._model_name() not in ("gbdt", "forest", "auto"):
+            by_class = compute_sample_weight(settings.pop("--class-weight"), y)  # the other models have no such setting
+            weights = by_class if weights is None else weights * by_class
+        y = self._encoded(y, weights, settings)
+        counts = None if x is None or eval_set is not None or y.dtype.kind not in "iuf" else as_counts(x, y, weights)
+        if counts is not None:
+            x, y, weights = counts
+            table = table_of(x, table.names)
+        names = table.names
+        target = name if isinstance(name, str) and name else "target"
+        added = {"target": target, "weight": "sample_weight", "part": "validation"}
+        for role in added:
+            while added[role] in names:
+                added[role] += "_"
+            names = [*names, added[role]]
+        self._add_target(table, added["target"], y)
+        if weights is not None:
+            table.add_numbers(added["weight"], weights)
+            settings["--weight-column"] = added["weight"]
+        if self._model_name() != "gbdt":
+            settings.setdefault("--val-split", 0.0)
+        if eval_set is not None:
+            table = self._with_validation(table, eval_set, added, weights is not None, settings)
+        settings["--task"] = "values" if self._regression else "classes"
+        scratch = tempfile.mkdtemp(prefix="freight-fit-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+        try:
+            self.model_bytes_, self.notes_, self.n_iter_ = _core.fit_table(
+                self._model_name(), table, added["target"], settings, os.path.join(scratch, "run"))
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        self._load()
+        return self
+
+    def _with_validation(self, table, eval_set, added, weighted, settings):
+        if self._model_name() != "gbdt":
+            raise ValueError(f"eval_set: ends the boosting of model='gbdt', got model={self.model!r}")
+        if isinstance(eval_set, list) and len(eval_set) == 1:
+            eval_set = eval_set[0]
+        if not isinstance(eval_set, (tuple, list)) or len(eval_set) not in (2, 3):
+            raise ValueError("eval_set: expected (X, y) or (X, y, sample_weight)")
+        other, _, y = self._table(eval_set[0], eval_set[1], title="eval_set")
+        y = _check_y(y, y_numeric=self._regression, estimator=self)
+        if len(y) != other.rows:
+            raise ValueError(f"eval_set: X has {other.rows} rows, y {len(y)}")
+        self._add_target(other, added["target"], self._encoded_again(y))
+        if weighted:
+            weights = eval_set[2] if len(eval_set) == 3 else None
+            other.add_numbers(added["weight"], _check_sample_weight(weights, y, dtype=numpy.float64))
+        fitted = table.rows
+        for part, t in enumerate((table, other)):
+            t.add_numbers(added["part"], numpy.full(t.rows, float(part)))
+        table.append(other)
+        settings.update({"--split-by": added["part"], "--drop": added["part"], "--val-split": other.rows / (fitted + other.rows)})
+        return table
+
+    def _model_name(self):
+        return "logistic" if self.model == "linear" and not self._regression else self.model
+
+    def _load(self):
+        self._model = _core.TableModel(self.model_bytes_)
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_model"}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if "model_bytes_" in self.__dict__:
+            self._load()
+
+    def _predictions(self, X):
+        check_is_fitted(self)
+        if self.handle_unknown not in ("error", "ignore"):
+            raise ValueError(f"handle_unknown: expected error or ignore, got {self.handle_unknown!r}")
+        table, *_ = self._table(X)
+        return self._model.predict(table, self.handle_unknown == "error")
+
+    @property
+    def feature_importances_(self):
+        """The gain of each column, as fractions of the sum; of trees."""
+        check_is_fitted(self)
+        gains = self._model.importance()
+        if not gains:
+            raise AttributeError(f"model={self.model!r} has no feature_importances_: expected trees")
+        names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
+        by_name = dict(zip(self._model.sources, gains))
+        found = numpy.array([by_name.get(str(n), 0.0) for n in names])
+        return found / (found.sum() or 1.0)
+
+    def save(self, path):
+        """Writes the model as a file that `freight predict`, `serve` and the other commands take."""
+        check_is_fitted(self)
+        with open(f"{path}.new", "wb") as file:
+            file.write(self.model_bytes_)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(f"{path}.new", path)
+
+
+@_with_parameters
+class FreightClassifier(ClassifierMixin, _Estimator):
+    """Classification"""
+
+    _regression = False
+
+    def _encoded(self, y, weights, settings):
+        """The labels for the learner: themselves where a CSV file has them as they are, else their numbers."""
+        check_classification_targets(y)
+        used = y if weights is None else y[weights > 0]
+        if len(numpy.unique(used)) < 2:
+            raise ValueError(f"y has one class ({used[0]!r}), expected at least two classes")
+        self.classes_, codes = numpy.unique(y, return_inverse=True)
+        if self.classes_.dtype.kind in "iuf":
+            self._texts = None
+        else:
+            words = [str(c) for c in self.classes_]
+            plain = len(set(words)) == len(words) and all(map(_core.is_plain_word, words))
+            self._texts = words if plain else [str(k) for k in range(len(words))]
+        if isinstance(settings.get("--class-weight"), dict):
+            names = [str(c) for c in self.classes_] if self._texts is None else self._texts
+            settings["--class-weight"] = json.dumps({n: float(self.class_weight.get(c, 1)) for n, c in zip(names, self.classes_.tolist())})
+        return y.astype("float64") if self._texts is None else codes.ravel()
+
+    def _encoded_again(self, y):
+        unknown = set(numpy.unique(y).tolist()) - set(self.classes_.tolist())
+        if unknown:
+            raise ValueError(f"eval_set: y has classes that the y of fit has not: {sorted(unknown, key=str)}")
+        return y.astype("float64") if self._texts is None else numpy.searchsorted(self.classes_, y)
+
+    def _add_target(self, table, name, y):
+        if self._texts is None:
+            table.add_numbers(name, y)
+        else:
+            table.add_codes(name, y.astype("int64"), self._texts)
+
+    def _load(self):
+        super()._load()
+        # Classes that have only rows of weight 0 are not in the model.
+        names = self._model.classes
+        if self._texts is None:
+            at = {float(n): k for k, n in enumerate(names)}
+            self._order = [at.get(float(c), -1) for c in self.classes_]
+        else:
+            self._order = [names.index(t) if t in names else -1 for t in self._texts]
+
+    def predict_proba(self, X):
+        """float32 (rows, classes): the probability of each class, in the order of classes_."""
+        found = self._predictions(X)
+        if self._order == list(range(found.shape[1])):
+            return found
+        return numpy.column_stack([found[:, k] if k >= 0 else numpy.zeros(len(found), found.dtype) for k in self._order])
+
+    def predict(self, X):
+        """The most probable class of each row; of two classes the second where it reaches the threshold."""
+        found = self.predict_proba(X)
+        if self._model.threshold is not None:
+            return self.classes_[(found[:, 1] >= self._model.threshold).astype(int)]
+        return self.classes_[found.argmax(axis=1)]
+
+
+@_with_parameters
+class FreightRegressor(RegressorMixin, _Estimator):
+    """Regression"""
+
+    _regression = True
+
+    def _encoded(self, y, weights, settings):
+        return y.astype("float64")
+
+    def _encoded_again(self, y):
+        return y.astype("float64")
+
+    def _add_target(self, table, name, y):
+        table.add_numbers(name, y)
+
+    def predict(self, X):
+        """float32 (rows): the value of each row."""
+        return self._predictions(X)[:, 0]

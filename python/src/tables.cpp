@@ -1,0 +1,319 @@
+// Models of tables in Python: fits of the library's learners to a table in memory, in a run like the command's, and
+// predictions of saved models (freight/_estimators.py).
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "freight/base/error.h"
+#include "freight/base/printable.h"
+#include "freight/base/usage.h"
+#include "freight/data/columns.h"
+#include "freight/io/file.h"
+#include "freight/store/bundle.h"
+#include "freight/store/table_rows.h"
+#include "freight/tables/learners.h"
+#include "freight/tables/row_learner.h"
+#include "freight/train/config_fields.h"
+#include "freight/train/trainer.h"
+#include "tables.h"
+
+namespace freight::python {
+
+namespace {
+
+using Column1d = nb::ndarray<const double, nb::ndim<1>, nb::device::cpu>;
+using Codes1d = nb::ndarray<const int64_t, nb::ndim<1>, nb::device::cpu>;
+using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::device::cpu>;
+
+Segment numbers_at(const double* at, int64_t stride, int64_t rows) {
+  return {.rows = rows, .number = [=](int64_t i) { return at[i * stride]; }};
+}
+
+void add_numbers(Table& t, const std::string& name, const Column1d& a) {
+  t.keep(std::make_shared<Column1d>(a));
+  const auto rows = static_cast<int64_t>(a.shape(0));
+  t.add({name, {numbers_at(a.data(), a.stride(0), rows)}}, rows);
+}
+
+void add_matrix(Table& t, const std::vector<std::string>& names, const Matrix& a) {
+  t.keep(std::make_shared<Matrix>(a));
+  const auto rows = static_cast<int64_t>(a.shape(0));
+  for (size_t k = 0; k < names.size(); ++k) {
+    t.add({names[k], {numbers_at(a.data() + static_cast<int64_t>(k) * a.stride(1), a.stride(0), rows)}}, rows);
+  }
+}
+
+// The text of a string; of other objects but None, which is missing, TypeError names the column.
+std::string_view text_in(nb::handle list, int64_t at, const std::string& column) {
+  PyObject* const item = PyList_GetItem(list.ptr(), at);
+  if (item == Py_None) return {};
+  Py_ssize_t size = 0;
+  const char* const text = PyUnicode_Check(item) ? PyUnicode_AsUTF8AndSize(item, &size) : nullptr;
+  if (!text) {
+    PyErr_Clear();
+    raise<TypeError>("column ", excerpt(column), ": expected strings or None, got ", nb::repr(item).c_str(), " in row ",
+                     at);
+  }
+  return {text, static_cast<size_t>(size)};
+}
+
+void add_texts(Table& t, const std::string& name, const nb::list& texts) {
+  t.keep(owner_of(texts));
+  const auto rows = static_cast<int64_t>(nb::len(texts));
+  t.add({name,
+         {{.rows = rows,
+           .text = [list = texts.ptr(), name](int64_t i, std::string&) { return text_in(list, i, name); }}}},
+        rows);
+}
+
+void add_codes(Table& t, const std::string& name, const Codes1d& codes, const nb::list& words) {
+  t.keep(std::make_shared<Codes1d>(codes));
+  t.keep(owner_of(words));
+  const auto code = [at = codes.data(), stride = codes.stride(0)](int64_t i) { return at[i * stride]; };
+  const auto text = [list = words.ptr(), code, name](int64_t i, std::string&) -> std::string_view {
+    return code(i) < 0 ? std::string_view() : text_in(list, code(i), name);
+  };
+  const auto rows = static_cast<int64_t>(codes.shape(0));
+  t.add({name, {{.rows = rows, .text = text, .code = code}}}, rows);
+}
+
+void add_times(Table& t, const std::string& name, const Codes1d& values, int64_t per_second) {
+  t.keep(std::make_shared<Codes1d>(values));
+  const auto value = [at = values.data(), stride = values.stride(0)](int64_t i) { return at[i * stride]; };
+  const auto missing = [value](int64_t i) { return value(i) == INT64_MIN; };  // NumPy's NaT
+  const auto rows = static_cast<int64_t>(values.shape(0));
+  t.add({name, {times(rows, value, missing, per_second)}}, rows);
+}
+
+// Sets the field of a flag from a Python value; TypeError names the flag.
+void set_field(train::Config& c, const std::string& flag, nb::handle value) {
+  const auto& fields = train::config_fields();
+  const auto f = std::find_if(fields.begin(), fields.end(), [&](const auto& field) { return field.flag() == flag; });
+  FREIGHT_CHECK(f != fields.end(), "no field ", flag);
+  if (f->rule && nb::isinstance<nb::str>(value)) {
+    c.*f->rule = text_of(value);
+    return;
+  }
+  std::visit(
+      [&](auto member) {
+        using T = std::decay_t<decltype(c.*member)>;
+        T& to = c.*member;
+        if (!nb::try_cast(value, to)) {
+          raise<TypeError>(flag.substr(2), ": expected ",
+                           std::is_same_v<T, bool>          ? "a bool"
+                           : std::is_same_v<T, std::string> ? "a string"
+                           : std::is_same_v<T, double>      ? "a number"
+                                                            : "a whole number",
+                           ", got ", nb::repr(value).c_str());
+        }
+        if constexpr (std::is_same_v<T, std::string>) to = f->meaning(to);
+      },
+      f->member);
+}
+
+// Ends the fit after an interrupt (Ctrl-C), which is raised when the run has ended.
+class Watch : public train::Observer {
+ public:
+  explicit Watch(data::Cells& cells) : cells_(cells) {}
+  train::AfterStep on_step(const train::StepReport&) override { return check(); }
+  train::AfterStep on_comparison(const std::string&) override { return check(); }
+  void on_start(const train::RunSummary& s) override {
+    notes = s.notes;
+    notes.insert(notes.end(), s.warnings.begin(), s.warnings.end());
+    cells_.columns.clear();  // the learner has its rows
+  }
+  void raise_error() {
+    if (error_) throw nb::python_error(std::move(*error_));
+  }
+  std::vector<std::string> notes;
+
+ private:
+  train::AfterStep check() {
+    nb::gil_scoped_acquire gil;
+    if (!error_ && PyErr_CheckSignals() != 0) error_.emplace();
+    return {.stop = error_.has_value()};
+  }
+  data::Cells& cells_;
+  std::optional<nb::python_error> error_;
+};
+
+// Fits a model to a table. `settings` are values by flag. The run writes to `folder`. Returns the bytes of the saved
+// model, what a user should know of the data, and the rounds.
+nb::tuple fit(const std::string& model, const Table& table, const std::string& target, const nb::dict& settings,
+              const std::string& folder) {
+  tables::register_learners();
+  const auto cells = std::make_shared<data::Cells>(table.cells({}));
+  data::TableSet set;
+  set.train.cells = cells;
+  const data::Source source = data::Source::of_table(std::move(set), "X");
+  train::Config c = train::recipe(source);
+  train::set_model(c, model, source);
+  c.data = "X";
+  c.target = target;
+  c.output_dir = folder;
+  std::set<std::string> given;
+  for (const auto& [flag, value] : settings) {
+    given.insert(text_of(flag));
+    set_field(c, text_of(flag), value);
+  }
+  Watch watch(*cells);
+  train::Result result;
+  {
+    nb::gil_scoped_release released;
+    const auto run = [&] {
+      return train::train(c, watch,
+                          {.source = source, .flag_is_given = [&](const std::string& f) { return given.contains(f); }});
+    };
+    try {
+      result = run();
+    } catch (const Error& e) {
+      // Rows of too few or too rare classes cannot be split: all are fitted then.
+      if (e.op() != "--val-split" || given.contains("--val-split")) throw;
+      c.val_split = 0;
+      given.insert("--val-split");
+      result = run();
+    }
+  }
+  watch.raise_error();
+  const auto bytes = io::read_file(result.model_path);
+  return nb::make_tuple(nb::bytes(bytes.data(), bytes.size()), watch.notes, result.steps);
+}
+
+// A saved model.
+class TableModel {
+ public:
+  explicit TableModel(const nb::bytes& bytes) {
+    tables::register_learners();
+    const io::ByteView view(static_cast<const uint8_t*>(bytes.data()), bytes.size());
+    bundle_ = store::from_file(io::parse_safetensors(view, "the model"), "the model");
+    if (bundle_.net()) raise<ValueError>("the model is a network, expected a model of a table");
+  }
+
+  const store::Bundle& bundle() const { return bundle_; }
+  std::vector<std::string> sources() const { return store::sources_of(bundle_.columns); }
+
+  // f32 (rows, outputs): probabilities or values. `strict`: ValueError for a category that training did not see.
+  nb::ndarray<nb::numpy, float> predict(const Table& table, bool strict) const {
+    const int64_t width = bundle_.rows->outputs(), rows = table.rows();
+    auto* const out = new std::vector<float>(static_cast<size_t>(rows * width));
+    const nb::capsule owner(out, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
+    std::vector<size_t> places;
+    const data::Cells cells = table.cells({.kinds = [&](const data::TableHead& head) {
+      places = store::places_of(bundle_.columns, head.names, "X");
+      return store::kinds_of(bundle_.columns, places, head.names.size());
+    }});
+    {
+      nb::gil_scoped_release released;
+      const store::TableRows all(bundle_.columns, cells, places);
+      if (!all.faults().empty()) {
+        const store::RowFault& fault = all.faults()[0];
+        fail(ErrorKind::data, cat("X, row ", fault.row), fault.reason);
+      }
+      constexpr int64_t kBlock = 1 << 16;  // rows that are predicted at once: their memory is small beside the table's
+      std::vector<int64_t> block;
+      for (int64_t begin = 0; begin < rows; begin += kBlock) {
+        block.clear();
+        for (int64_t i = begin; i < std::min(rows, begin + kBlock); ++i) block.push_back(i);
+        const Array values = all.values(block);
+        if (strict) need_known(values, cells, places, begin);
+        const Array y = bundle_.rows->run(values);
+        std::copy_n(y.data<float>(), y.numel(), out->begin() + begin * width);
+      }
+    }
+    const size_t shape[] = {static_cast<size_t>(rows), static_cast<size_t>(width)};
+    return nb::ndarray<nb::numpy, float>(out->data(), 2, shape, owner);
+  }
+
+  // The gain of each source column, summed over its features; empty for a model without that.
+  std::vector<double> importance() const {
+    for (const store::Importance& all : bundle_.rows->importance()) {
+      if (all.measure != "gain") continue;
+      const std::vector<std::string> names = sources();
+      std::vector<double> gains(names.size());
+      for (size_t k = 0; k < bundle_.columns.size(); ++k) {
+        const auto at = std::find(names.begin(), names.end(), bundle_.columns[k].source_name());
+        gains[static_cast<size_t>(at - names.begin())] += all.columns[k];
+      }
+      return gains;
+    }
+    return {};
+  }
+
+ private:
+  void need_known(const Array& values, const data::Cells& cells, const std::vector<size_t>& places,
+                  int64_t begin) const {
+    const auto width = static_cast<int64_t>(places.size());
+    for (int64_t k = 0; k < width; ++k) {
+      const store::Column& column = bundle_.columns[static_cast<size_t>(k)];
+      for (int64_t i = 0; column.words && i < values.shape()[0]; ++i) {
+        if (values.data<double>()[i * width + k] != store::kUnknownWord) continue;
+        const std::string text = cells.columns[places[static_cast<size_t>(k)]].text(begin + i);
+        fail(ErrorKind::data, cat("X, row ", begin + i), "column ", excerpt(column.name), ": expected one of the ",
+             column.levels.size(), " categories of fit, got '", excerpt(text),
+             "'; handle_unknown=\"ignore\" predicts such rows");
+      }
+    }
+  }
+  store::Bundle bundle_;
+};
+
+// The settings of the learners of tables, by flag: (flag, doc, default).
+nb::list settings() {
+  tables::register_learners();
+  // Settings of a run on any table, beside those that learners name; the rest of theirs is for files and machines.
+  std::set<std::string> flags = {"--metric",    "--types", "--tune",      "--folds",  "--time-budget",
+                                 "--val-split", "--seed",  "--threshold", "--device", "--deterministic"};
+  for (const train::Learner* l : train::learners()) {
+    if (const auto* const rows = dynamic_cast<const tables::RowLearner*>(l)) {
+      for (const std::string& flag : rows->flags()) flags.insert(flag);
+    }
+  }
+  for (const char* const of_file : {"--weight-column", "--xgboost", "--external-memory"}) flags.erase(of_file);
+  nb::list out;
+  for (const train::Field& f : train::config_fields()) {
+    if (flags.contains(f.flag())) out.append(nb::make_tuple(f.flag(), f.help));
+  }
+  return out;
+}
+
+// True if a CSV file that has the text as a value says the same.
+bool is_plain_word(const std::string& text) {
+  return !text.empty() && data::trimmed(text) == text && !data::is_missing_cell(text) && !data::number_in(text);
+}
+
+}  // namespace
+
+void bind_tables(nb::module_& m) {
+  nb::class_<Table>(m, "Table")
+      .def(nb::init<std::string>())
+      .def("add_numbers", add_numbers)
+      .def("add_matrix", add_matrix)
+      .def("add_texts", add_texts)
+      .def("add_codes", add_codes)
+      .def("add_times", add_times)
+      .def("add_arrow", add_arrow)
+      .def("append", &Table::append)
+      .def_prop_ro("rows", &Table::rows)
+      .def_prop_ro("names", [](const Table& t) {
+        std::vector<std::string> names;
+        for (const InputColumn& c : t.columns()) names.push_back(c.name);
+        return names;
+      });
+  nb::class_<TableModel>(m, "TableModel")
+      .def(nb::init<nb::bytes>())
+      .def("predict", &TableModel::predict)
+      .def("importance", &TableModel::importance)
+      .def_prop_ro("sources", &TableModel::sources)
+      .def_prop_ro("classes", [](const TableModel& t) { return t.bundle().classes; })
+      .def_prop_ro("learner", [](const TableModel& t) { return t.bundle().learner; })
+      .def_prop_ro("threshold", [](const TableModel& t) { return t.bundle().threshold; });
+  m.def("fit_table", fit);
+  m.def("table_settings", settings);
+  m.def("is_plain_word", is_plain_word);
+}
+
+}  // namespace freight::python

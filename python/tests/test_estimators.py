@@ -1,0 +1,275 @@
+"""FreightClassifier and FreightRegressor: scikit-learn's own checks, frames of several libraries beside their CSV files,
+weights, validation rows, processes and errors."""
+import json
+import os
+import pathlib
+import pickle
+import struct
+import subprocess
+import sys
+import warnings
+
+os.environ["SCIPY_ARRAY_API"] = "1"  # read when scipy is imported: a check of scikit-learn needs it
+
+import pytest
+
+import freight
+
+numpy = pytest.importorskip("numpy")
+pytest.importorskip("sklearn", minversion="1.9")
+pandas = pytest.importorskip("pandas")
+
+from sklearn.base import clone  # noqa: E402
+from sklearn.datasets import make_blobs, make_regression  # noqa: E402
+from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
+
+from freight import FreightClassifier, FreightRegressor  # noqa: E402
+
+MODELS = ["gbdt", "forest", "linear", "mlp", "auto"]
+
+
+@pytest.mark.parametrize("kind", [FreightClassifier, FreightRegressor])
+@pytest.mark.parametrize("model", MODELS)
+def test_scikit_learns_checks_pass(kind, model):
+    if model == "auto" and os.environ.get("FREIGHT_LONG") != "1":
+        pytest.skip("takes minutes: FREIGHT_LONG=1")
+    # auto: a budget that never ends a fit, so that two fits are equal, and few folds.
+    settings = {"epochs": 20} if model == "mlp" else {"time_budget": "600s", "folds": 2} if model == "auto" else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(kind(model, **settings), on_fail=None)
+    failed = [f"{r['check_name']}: {r['exception']}" for r in results if r["status"] != "passed"]
+    assert not failed, "\n".join(failed)
+
+
+def frame(rows=600, seed=0):
+    random = numpy.random.default_rng(seed)
+    area = random.uniform(20, 200, rows).round(3)
+    city = random.choice(["Oslo", "Malmö", "Turku", "Aarhus"], rows)
+    sold = numpy.datetime64("2019-01-01") + random.integers(0, 1500, rows).astype("timedelta64[D]")
+    area[random.random(rows) < 0.1] = numpy.nan
+    x = pandas.DataFrame({
+        "area": area, "rooms": random.integers(1, 7, rows), "city": city, "balcony": random.random(rows) < 0.4,
+        "sold": sold.astype("datetime64[s]"), "heating": pandas.Categorical(random.choice(["gas", "wood", "none at all"], rows)),
+    })
+    x.loc[random.random(rows) < 0.05, "city"] = None
+    price = numpy.nan_to_num(area, nan=90.0) * 3 + x["rooms"] * 11 + (city == "Oslo") * 90 + random.normal(0, 5, rows)
+    return x, price.to_numpy().round(2)
+
+
+def content(model):
+    """Tensors and metadata of a saved model, without what it says about the data's name and the time."""
+    size = struct.unpack("<Q", model[:8])[0]
+    header = json.loads(model[8:8 + size])
+    told = header.pop("__metadata__")
+    return header, {k: v for k, v in told.items() if k not in ("provenance", "xxh3_128")}, model[8 + size:]
+
+
+def frames(x):
+    yield "pandas", x
+    if polars := _module("polars"):
+        yield "polars", polars.from_pandas(x) if _module("pyarrow") else polars.DataFrame({c: x[c].tolist() for c in x})
+    if arrow := _module("pyarrow"):
+        yield "pyarrow", arrow.Table.from_pandas(x, preserve_index=False)
+        yield "chunks", arrow.concat_tables([arrow.Table.from_pandas(x[:123], preserve_index=False),
+                                             arrow.Table.from_pandas(x[123:].reset_index(drop=True), preserve_index=False)])
+        yield "slice", arrow.concat_tables([arrow.Table.from_pandas(x[:5], preserve_index=False),
+                                            arrow.Table.from_pandas(x, preserve_index=False)]).combine_chunks().slice(5)
+        if duckdb := _module("duckdb"):
+            yield "duckdb", duckdb.from_arrow(arrow.Table.from_pandas(x, preserve_index=False))
+
+
+def _module(name):
+    try:
+        return __import__(name)
+    except ImportError:
+        return None
+
+
+@pytest.mark.parametrize("model", ["gbdt", "linear", "mlp"])
+def test_a_frame_gives_the_model_of_its_csv_file(tmp_path, model):
+    x, price = frame()
+    x.assign(price=price).to_csv(tmp_path / "houses.csv", index=False)
+    settings = {"mlp": {"epochs": 3}}.get(model, {})
+    split = {} if model == "gbdt" else {"val_split": 0.0}
+    trained = freight.train(tmp_path / "houses.csv", target="price", model=model, task="values", output_dir=tmp_path / "run",
+                            quiet=True, **settings, **split)
+    expected = content(pathlib.Path(trained["model"]).read_bytes())
+    found = {}
+    for name, x_of in frames(x):
+        found[name] = FreightRegressor(model, **settings).fit(x_of, pandas.Series(price, name="price"))
+        assert content(found[name].model_bytes_) == expected, name
+        told = freight.predict(trained["model"], tmp_path / "houses.csv", csv=True, columns="price")
+        command = numpy.array(told.split()[1:], "float32")
+        assert numpy.array_equal(found[name].predict(x_of), command), name
+
+
+def test_arrays_and_frames_of_them_give_the_same_model():
+    x, y = make_regression(200, 5, random_state=0)
+    as_frame = pandas.DataFrame(x, columns=[f"x{k}" for k in range(5)])
+    a, b = FreightRegressor("gbdt").fit(x, y), FreightRegressor("gbdt").fit(as_frame, y)
+    assert content(a.model_bytes_) == content(b.model_bytes_)
+    c = FreightRegressor("gbdt").fit(numpy.asfortranarray(x[::-1])[::-1], y)
+    assert content(a.model_bytes_) == content(c.model_bytes_)
+
+
+def test_saved_models_are_the_commands(tmp_path):
+    x, price = frame(300)
+    fitted = FreightRegressor("linear").fit(x, price)
+    fitted.save(tmp_path / "model.safetensors")
+    x.to_csv(tmp_path / "new.csv", index=False)
+    told = freight.predict(tmp_path / "model.safetensors", tmp_path / "new.csv", csv=True, columns="target")
+    assert numpy.array_equal(numpy.array(told.split()[1:], "float32"), fitted.predict(x))
+    assert freight.verify(tmp_path / "model.safetensors")["passed"]
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], [-1, 1, 7], [0.0, 2.0], [False, True], ["1", "02", "NA"], [" a", "a"]])
+def test_labels_come_back_as_they_are(labels):
+    x, y = make_blobs(300, centers=len(labels), random_state=1)
+    named = numpy.array(labels)[y]
+    fitted = FreightClassifier("linear").fit(x, named)
+    assert list(fitted.classes_) == sorted(labels) and fitted.classes_.dtype == named.dtype
+    assert fitted.predict(x).dtype == named.dtype and fitted.score(x, named) > 0.9
+    assert numpy.allclose(fitted.predict_proba(x).sum(1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("model", ["gbdt", "linear"])
+def test_weights_are_the_commands_weight_column(tmp_path, model):
+    x, price = frame(300)
+    weights = numpy.random.default_rng(3).uniform(0.5, 4, 300).round(2)
+    x.assign(price=price, w=weights).to_csv(tmp_path / "t.csv", index=False)
+    split = {} if model == "gbdt" else {"val_split": 0.0}
+    trained = freight.train(tmp_path / "t.csv", target="price", model=model, weight_column="w", task="values",
+                            output_dir=tmp_path / "run", quiet=True, **split)
+    fitted = FreightRegressor(model).fit(x, price, sample_weight=weights)
+    assert content(fitted.model_bytes_)[2] == content(pathlib.Path(trained["model"]).read_bytes())[2]
+
+
+def test_validation_rows_end_the_boosting():
+    x, price = frame(600)
+    fitted = FreightRegressor("gbdt", early_stop=5).fit(x[:400], price[:400], eval_set=(x[400:], price[400:]))
+    alone = FreightRegressor("gbdt", val_split=0.0, rounds=300).fit(x[:400], price[:400])
+    assert fitted.n_iter_ < 300 == alone.n_iter_
+    with pytest.raises(ValueError, match="eval_set: ends the boosting of model='gbdt', got model='forest'"):
+        FreightRegressor("forest").fit(x, price, eval_set=(x, price))
+    with pytest.raises(ValueError, match="rooms"):
+        FreightRegressor("gbdt").fit(x[["area", "rooms"]], price, eval_set=(x[["area"]], price))
+
+
+def test_importances_name_the_columns_that_matter():
+    x, price = frame(600)
+    fitted = FreightRegressor("gbdt").fit(x, price)
+    assert list(fitted.feature_names_in_) == list(x.columns) and fitted.n_features_in_ == 6
+    assert fitted.feature_importances_.argmax() == 0 and abs(fitted.feature_importances_.sum() - 1) < 1e-6
+    assert not hasattr(FreightRegressor("linear").fit(x, price), "feature_importances_")
+
+
+def test_model_selection_pipelines_and_output_frames():
+    x, y = make_blobs(200, centers=3, random_state=2, cluster_std=3)
+    estimator = FreightClassifier("gbdt", rounds=20)
+    assert clone(estimator).get_params() == estimator.get_params() and estimator.get_params()["rounds"] == 20
+    assert cross_val_score(estimator, x, y, cv=3).min() > 0.5
+    search = GridSearchCV(estimator, {"max_depth": [2, 4], "lr": [0.1, 0.3]}, cv=2, n_jobs=2).fit(x, y)
+    assert search.best_params_["max_depth"] in (2, 4) and search.predict(x).shape == (200,)
+    pipeline = make_pipeline(StandardScaler(), FreightClassifier("linear")).set_output(transform="pandas").fit(x, y)
+    assert list(pipeline[-1].feature_names_in_) == ["x0", "x1"] and pipeline.score(x, y) > 0.5
+
+
+def test_predictions_are_the_same_in_another_process(tmp_path):
+    joblib = pytest.importorskip("joblib")
+    x, price = frame(300)
+    fitted = FreightRegressor("gbdt").fit(x, price)
+    joblib.dump((fitted, x), tmp_path / "model.joblib")
+    program = """
+import sys, joblib
+fitted, x = joblib.load(sys.argv[1])
+sys.stdout.buffer.write(fitted.predict(x).tobytes())
+"""
+    done = subprocess.run([sys.executable, "-c", program, tmp_path / "model.joblib"], capture_output=True, check=True)
+    assert done.stdout == fitted.predict(x).tobytes() == pickle.loads(pickle.dumps(fitted)).predict(x).tobytes()
+
+
+@pytest.mark.parametrize("model", ["gbdt", "linear", "mlp"])
+def test_a_forked_child_fits_and_predicts(model):
+    x, y = make_regression(200, 5, random_state=0)
+    estimator = FreightRegressor(model, **({"epochs": 3} if model == "mlp" else {}))
+    expected = estimator.fit(x, y).predict(x)
+    child = os.fork()
+    if child == 0:
+        import signal
+
+        signal.alarm(100)
+        same = numpy.array_equal(estimator.predict(x), expected) and numpy.allclose(clone(estimator).fit(x, y).predict(x), expected, rtol=1e-3)
+        os._exit(0 if same else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_unknown_categories_are_an_error_unless_they_are_ignored():
+    x, price = frame(300)
+    fitted = FreightRegressor("linear").fit(x, price)
+    new = x[:5].assign(city=["Oslo", "Oslo", "Bergen", "Oslo", None])
+    with pytest.raises(ValueError, match="row 2.*column city.*expected one of the 4 categories of fit, got 'Bergen'"):
+        fitted.predict(new)
+    assert numpy.isfinite(fitted.set_params(handle_unknown="ignore").predict(new)).all()
+
+
+@pytest.mark.parametrize("change, error, text", [
+    (lambda x, y: (x, y[:-1]), ValueError, "inconsistent numbers of samples"),
+    (lambda x, y: (x, numpy.where(y > 1e9, y, numpy.nan)), ValueError, "y contains NaN"),
+    (lambda x, y: (x.assign(area=numpy.inf), y), ValueError, "area.*inf"),
+    (lambda x, y: (x[:0], y[:0]), ValueError, "0 sample"),
+    (lambda x, y: (x.assign(rooms=1)[["rooms"]], y), ValueError, "no features"),
+    (lambda x, y: (x.assign(rooms=[{}] * len(x))[["rooms"]], y), ValueError, "no features|rooms"),
+])
+def test_wrong_data_is_named(change, error, text):
+    with pytest.raises(error, match=text):
+        FreightRegressor("linear").fit(*change(*frame(100)))
+
+
+@pytest.mark.parametrize("settings, error, text", [
+    ({"model": "gdbt"}, ValueError, "gdbt"),
+    ({"model": "linear", "rounds": 7}, ValueError, "--rounds"),
+    ({"model": "gbdt", "rounds": "many"}, TypeError, "rounds: expected a whole number, got 'many'"),
+    ({"model": "gbdt", "subsample": 7.0}, ValueError, "subsample"),
+    ({"model": "linear", "handle_unknown": "skip"}, ValueError, "handle_unknown: expected error or ignore"),
+])
+def test_wrong_settings_are_named(settings, error, text):
+    x, price = frame(100)
+    with pytest.raises(error, match=text):
+        FreightRegressor(**settings).fit(x, price).predict(x)
+    with pytest.raises(TypeError, match="n_round"):
+        FreightRegressor(n_round=3)
+
+
+def test_big_integers_decimals_and_zones(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    import datetime
+    import decimal
+
+    rows = 60
+    table = arrow.table({
+        "key": arrow.array([2**60 + k % 3 for k in range(rows)]),
+        "fee": arrow.array([decimal.Decimal(k * 7 % 50).scaleb(-2) for k in range(rows)], arrow.decimal128(9, 2)),
+        "when": arrow.array([datetime.datetime(1969, 12, 31, 23, 59, k) for k in range(rows)], arrow.timestamp("us")),
+        "day": arrow.array([datetime.date(1960, 1, 1) + datetime.timedelta(days=31 * k) for k in range(rows)]),
+        "none": arrow.nulls(rows),
+    })
+    y = numpy.arange(rows) * 1.5
+    fitted = FreightRegressor("linear").fit(table, y)
+    table.append_column("target", arrow.array(y)).to_pandas().to_csv(tmp_path / "t.csv", index=False)
+    trained = freight.train(tmp_path / "t.csv", target="target", model="linear", val_split=0.0, task="values",
+                            output_dir=tmp_path / "run", quiet=True)
+    assert content(fitted.model_bytes_) == content(pathlib.Path(trained["model"]).read_bytes())
+    with pytest.raises(TypeError, match="column x: expected numbers, .* got Arrow's type"):
+        FreightRegressor("linear").fit(arrow.table({"x": [[1], [2, 3]]}), [1.0, 2.0])
+
+
+def test_without_scikit_learn_the_estimators_say_what_is_missing():
+    program = "import sys; sys.modules['sklearn'] = None; import freight; freight.ones(1)\ntry: freight.FreightClassifier\nexcept ImportError as e: print(e)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "pip install scikit-learn" in done.stdout
+    code = "import sys, freight; assert 'sklearn' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
