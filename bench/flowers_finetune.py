@@ -82,7 +82,7 @@ def train(a, way, seed, more):
     elif way != "frozen":
         flags += ["--epochs", json.loads(TUNED.read_text())["config"]["epochs"]]
     result, seconds = freight(a, a.work / f"{way}-{seed}.log", ["train", split(a, seed), *flags, *more, "-o", a.work / f"run-{way}-{seed}"])
-    return result["test_top1"], seconds
+    return result["val_top1"], seconds
 
 
 def pretrain(a, flags, say):

@@ -420,11 +420,12 @@ class Table:
                 self.faults.add(f"{key} is {scores[key]:.8g} without a note, scikit-learn warns")
             elif key not in scores and key not in done.stderr:
                 self.faults.add(f"eval has no {key}, and no note says why")
-        told = [key for key in trained if key.startswith("test_") and key not in ("test_top1", "test_loss")]
-        for key in told:
-            mine = key.removeprefix("test_")
-            if mine in scores and self.differs(self.n.float64(trained[key]), self.n.float64(scores[mine]), METRIC):
-                self.faults.add(f"train says {mine} {trained[key]:.8g}, eval {scores[mine]:.8g}")
+        reported = {key.partition("_")[2]: value for key, value in trained.items() if key.startswith(("test_", "val_"))}
+        if not reported:
+            self.faults.add(f"train reports no metric of the rows held out: {', '.join(trained)}")
+        for mine, value in reported.items():
+            if mine not in ("top1", "loss") and mine in scores and self.differs(self.n.float64(value), self.n.float64(scores[mine]), METRIC):
+                self.faults.add(f"train reports {mine} {value:.8g}, eval {scores[mine]:.8g}")
 
     def __str__(self):
         return f"{self.model} {self.task}, weights {self.weighed}, {' '.join(self.flags)}"
