@@ -77,14 +77,14 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
 }
 
 std::unique_ptr<Options> train_options(train::Config& c, TrainFlags& f) {
-  auto o = std::make_unique<Options>("train", "Trains a model on a dataset and saves it.", "[DATA] [options]",
-                                     "Without arguments: trains convnet on the built-in digits. The defaults above are "
-                                     "those of DATA, whose\nrecipe has its own (without DATA those of the digits).\n"
-                                     "  freight train mnist --model lenet --epochs 5\n"
-                                     "  freight train --data cifar10 --set optimizer.lr=0.05\n"
-                                     "  freight train --data sst2 --model textcnn\n"
-                                     "  freight train --data reviews.csv --text-column body --label-column stars\n"
-                                     "  freight train housing.csv --target median_house_value");
+  auto o = std::make_unique<Options>(
+      "train", "Trains a model on a dataset and saves it.", "[DATA] [options]",
+      "Without arguments: convnet on the built-in digits; the recipe of DATA has defaults of its own.\n"
+      "  freight train mnist --model lenet --epochs 5\n"
+      "  freight train --data cifar10 --set optimizer.lr=0.05\n"
+      "  freight train --data sst2 --model textcnn\n"
+      "  freight train --data reviews.csv --text-column body --label-column stars\n"
+      "  freight train housing.csv --target median_house_value");
   declare(*o, c, f);
   o->essentials({"data",        "--model",      "--weights", "--freeze",        "--recipe",  "--target", "--epochs",
                  "--max-steps", "--batch-size", "--lr",      "--optimizer",     "--metric",  "--device", "--devices",
