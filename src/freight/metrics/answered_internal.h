@@ -16,6 +16,19 @@ namespace freight::metrics {
 
 using Times = std::vector<double>;
 
+// One of several labels as two classes, without it and with it: probabilities f32 (N, 2), and which samples have it.
+inline std::pair<Array, Truth> label_as_classes(const Array& answers, const Truth& truth, int64_t label) {
+  const int64_t n = answers.shape()[0], k = answers.shape()[1];
+  Array two(DType::f32, {n, 2}), has(DType::i64, {n});
+  for (int64_t i = 0; i < n; ++i) {
+    const float p = answers.data<float>()[i * k + label];
+    two.data<float>()[2 * i] = 1 - p;
+    two.data<float>()[2 * i + 1] = p;
+    has.data<int64_t>()[i] = truth.labels.data<uint8_t>()[i * k + label];
+  }
+  return {two, Truth(has, truth.weights)};
+}
+
 // Predictions and labels, with what metrics share of them. `times[i]` says how often row i counts, of a ranking query
 // i.
 class Answered {
@@ -76,22 +89,16 @@ class Answered {
 
  private:
   Answered column(int64_t c, const Truth& truth, const Thresholds& thresholds) const {
-    const bool labels = truth.labels.dtype() == DType::u8;
-    Array answers(DType::f32, {n_, labels ? 2 : 1}), truths(labels ? DType::i64 : DType::f32, {n_});
-    for (int64_t i = 0; i < n_; ++i) {
-      const float answer = row(i)[c];
-      if (labels) {
-        answers.data<float>()[2 * i] = 1 - answer;
-        answers.data<float>()[2 * i + 1] = answer;
-        truths.data<int64_t>()[i] = truth.labels.data<uint8_t>()[i * k_ + c];
-      } else {
-        answers.data<float>()[i] = answer;
-        truths.data<float>()[i] = truth.labels.data<float>()[i * k_ + c];
-      }
+    if (truth.labels.dtype() == DType::u8) {
+      const auto [two, has] = label_as_classes(answers_, truth, c);
+      return {two, has, Thresholds(thresholds.of_label(c))};
     }
-    Truth one(truths);
-    one.weights = truth.weights;
-    return {answers, one, labels ? Thresholds(thresholds.of_label(c)) : Thresholds()};
+    Array answers(DType::f32, {n_, 1}), truths(DType::f32, {n_});
+    for (int64_t i = 0; i < n_; ++i) {
+      answers.data<float>()[i] = row(i)[c];
+      truths.data<float>()[i] = truth.labels.data<float>()[i * k_ + c];
+    }
+    return {answers, Truth(truths, truth.weights), Thresholds()};
   }
   void part_in_queries(const int64_t* query) {
     std::map<int64_t, size_t> place;

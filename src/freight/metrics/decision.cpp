@@ -11,6 +11,7 @@
 #include "freight/base/parse_number.h"
 #include "freight/base/strings.h"
 #include "freight/base/usage.h"
+#include "freight/metrics/answered_internal.h"
 
 namespace freight::metrics {
 
@@ -135,18 +136,9 @@ double chosen_threshold(const std::string& rule, const Metric& metric, const Arr
 
 std::vector<double> label_thresholds(const std::string& rule, const Array& answers, const Truth& truth,
                                      std::vector<UnmetLabel>& unmet) {
-  const int64_t n = answers.shape()[0], k = answers.shape()[1];
   std::vector<double> thresholds;
-  for (int64_t label = 0; label < k; ++label) {
-    Array two(DType::f32, {n, 2}), has(DType::i64, {n});
-    for (int64_t i = 0; i < n; ++i) {
-      const float p = answers.data<float>()[i * k + label];
-      two.data<float>()[2 * i] = 1 - p;
-      two.data<float>()[2 * i + 1] = p;
-      has.data<int64_t>()[i] = truth.labels.data<uint8_t>()[i * k + label];
-    }
-    Truth one(has);
-    one.weights = truth.weights;
+  for (int64_t label = 0; label < answers.shape()[1]; ++label) {
+    const auto [two, one] = label_as_classes(answers, truth, label);
     double threshold = 0.5;
     try {
       threshold = chosen_threshold(rule, {.name = "f1", .higher = true}, two, one);

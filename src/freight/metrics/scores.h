@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "freight/base/array.h"
@@ -51,10 +52,11 @@ std::optional<Metric> read_metric(const std::map<std::string, std::string>& entr
 
 // Labels and weights, and the queries of a ranking, with which predictions are compared.
 struct Truth {
-  Truth(const Array& of_rows) : labels(of_rows) {}  // no ranking, all rows count alike
+  // Without weights all rows count alike.
+  Truth(const Array& of_rows, std::optional<Array> of_weights = {}) : labels(of_rows), weights(std::move(of_weights)) {}
   // i64 (N): classes; f32 (N): values, or relevances; f32 (N, K): K values; or u8 (N, K): 1 for each label of a row
   Array labels;
-  std::optional<Array> weights = {};  // f32 (N): how often a row counts, in every metric; none: once
+  std::optional<Array> weights;       // f32 (N): how often a row counts, in every metric; none: once
   std::optional<Array> queries = {};  // i64 (N), of a ranking: rows with equal numbers are ranked among each other
 };
 
