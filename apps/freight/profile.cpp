@@ -49,15 +49,22 @@ struct ProfileFlags {
   bench::Pass pass() const { return inference ? bench::Pass::inference : bench::Pass::training; }
 };
 
-// The milliseconds of every step of a replay by this CPU's rates; empty without rates, and on other devices.
-std::vector<double> planned_ms(const Plan& plan) {
+// The work of every step of a replay.
+std::vector<plan::Work> replayed_work(const Plan& plan) {
+  const std::vector<plan::Work> all = plan::work_of(plan);
+  std::vector<plan::Work> work;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!plan.steps()[i].once) work.push_back(all[i]);
+  }
+  return work;
+}
+
+// The milliseconds of these steps by this CPU's rates; empty without rates, and on other devices.
+std::vector<double> planned_ms(const Plan& plan, const std::vector<plan::Work>& work) {
   plan::Rates rates;
   if (plan.options().backend != "cpu" || !plan::own_rates(rates)) return {};
-  const std::vector<plan::Work> work = plan::work_of(plan);
   std::vector<double> ms;
-  for (size_t i = 0; i < work.size(); ++i) {
-    if (!plan.steps()[i].once) ms.push_back(1e3 * rates.seconds(work[i]));
-  }
+  for (const plan::Work& w : work) ms.push_back(1e3 * rates.seconds(w));
   return ms;
 }
 
@@ -65,28 +72,25 @@ std::vector<double> planned_ms(const Plan& plan) {
 struct MeasuredPlan {
   MeasuredPlan(const Plan& plan, const Profile& measured, double seconds)
       : profile(measured),
-        planned(planned_ms(plan)),
+        work(replayed_work(plan)),
+        planned(planned_ms(plan, work)),
         roofs(bench::measure_roofs(plan.options().backend, plan.options().compute, seconds)),
         floor(plan::floor_of(plan.source(), plan.options().compute)) {
-    const std::vector<plan::Work> work = plan::work_of(plan);
-    for (size_t i = 0; i < work.size(); ++i) {
-      if (!plan.steps()[i].once) products.push_back(work[i].product());
-    }
     for (const StepProfile& s : measured.steps) moved += s.bytes;
   }
   double floor_ms() const { return 1e3 * floor.seconds(roofs.flops, roofs.bytes); }
   // The fraction of the device's rate that a step reaches: of products for products, of copies for other steps.
   double of_rate(size_t step) const {
     const StepProfile& s = profile.steps[step];
-    return products[step] ? 1e9 * s.gflops_per_s / roofs.flops : 1e9 * s.gbytes_per_s / roofs.bytes;
+    return work[step].product() ? 1e9 * s.gflops_per_s / roofs.flops : 1e9 * s.gbytes_per_s / roofs.bytes;
   }
 
   const Profile& profile;
+  std::vector<plan::Work> work;
   std::vector<double> planned;
   bench::Roofs roofs;
   plan::Floor floor;
-  std::vector<bool> products;  // which of the profile's steps are products
-  double moved = 0;            // bytes that the steps read and write
+  double moved = 0;  // bytes that the steps read and write
 };
 
 ordered_json to_json(const MeasuredPlan& m) {
