@@ -161,8 +161,8 @@ HWY_INLINE Doubles pow_of_floats(Doubles x, Doubles y) {
   return hn::IfThenElse(always_one, one, p);
 }
 
-// What the division of numbers that f32 holds leaves. The quotient and its product with y are exact below 2^28: the
-// distance of a quotient that is not whole from the next whole number is 2^-24 of it at least.
+// Returns the rest of the division of numbers that f32 holds. The quotient and its product with y are exact below 2^28:
+// the distance of a quotient that is not whole from the next whole number is 2^-24 of it at least.
 HWY_INLINE Doubles fmod_of_floats(Doubles x, Doubles y) {
   const DoubleTag d;
   const Doubles quotient = hn::Div(x, y);

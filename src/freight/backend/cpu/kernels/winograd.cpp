@@ -54,20 +54,18 @@ template <class T>
 int64_t weight_floats(const ConvProblem& p) {
   return std::is_same_v<T, float> ? 0 : p.o * p.c * p.kh * p.kw;
 }
-constexpr int64_t kConverted = 1 << 16;  // numbers per task
+template <class To, class From>
+void convert(Bf16Conversion::Step step, To* to, const From* from, int64_t n) {
+  constexpr int64_t kPerTask = 1 << 16;
+  parallel_for(ceil_div(n, kPerTask), [&](int64_t i) {
+    const int64_t at = i * kPerTask;
+    step(to + at, from + at, nullptr, nullptr, static_cast<size_t>(std::min(kPerTask, n - at)));
+  });
+}
 const float* widened(const float* w, float*, int64_t) { return w; }
 const float* widened(const Bf16* w, float* to, int64_t n) {
-  parallel_for(ceil_div(n, kConverted), [&](int64_t i) {
-    const int64_t from = i * kConverted, count = std::min(kConverted, n - from);
-    bf16_conversion().load(to + from, w + from, nullptr, nullptr, static_cast<size_t>(count));
-  });
+  convert(bf16_conversion().load, to, w, n);
   return to;
-}
-void narrow(const float* from, Bf16* to, int64_t n) {
-  parallel_for(ceil_div(n, kConverted), [&](int64_t i) {
-    const int64_t at = i * kConverted, count = std::min(kConverted, n - at);
-    bf16_conversion().store(to + at, from + at, nullptr, nullptr, static_cast<size_t>(count));
-  });
 }
 
 template <class F>
@@ -332,7 +330,7 @@ void WinogradGradWeight<T>::run(const T* x, const T* dy, T* dw, void* scratch) c
     for (int64_t c = 0; c < p_.c; ++c)
       table_of<T>(p_.kh).filter_gradient(du + c * p_.o + o, u_, exact + (o * p_.c + c) * taps, p_.c * taps);
   });
-  if constexpr (!std::is_same_v<T, float>) narrow(exact, dw, rounded);
+  if constexpr (!std::is_same_v<T, float>) convert(bf16_conversion().store, dw, exact, rounded);
 }
 
 template class Winograd<float>;
