@@ -432,17 +432,17 @@ TEST_F(OwnRun, WithoutHeldOutSamplesNothingIsEvaluated) {
     seed(3);
     const models::Model measured = wave(), alone = again_from(measured);
     config_.output_dir = dir_ / (feeds ? "fed" : "own");
-    run(feeds ? fed(measured) : own(measured));
+    const auto given = [&](const models::Model& model) { return feeds ? fed(model) : own(model); };
+    run(given(measured));
     config_.output_dir += "-alone";
-    const Result r = run_without_test(feeds ? fed(alone) : own(alone));
+    const Result r = run_without_test(given(alone));
     EXPECT_EQ(r.ended, Ended::complete);
     EXPECT_EQ(r.test.count, 0);
     EXPECT_EQ(weights(alone), weights(measured));
     EXPECT_EQ(read_text(config_.output_dir + "/metrics.jsonl").find("\"test\""), std::string::npos);
     config_.early_stop = 2;
     config_.output_dir += "-early";
-    expect_error(ErrorKind::usage, {"--early-stop", "needs a validation set"},
-                 [&] { run_without_test(feeds ? fed(alone) : own(alone)); });
+    expect_error(ErrorKind::usage, {"--early-stop", "needs a validation set"}, [&] { run_without_test(given(alone)); });
     config_.early_stop = Config().early_stop;
   }
 }
