@@ -278,10 +278,10 @@ class FreightClassifier(ClassifierMixin, _Estimator):
         return numpy.column_stack([found[:, k] if k >= 0 else numpy.zeros(len(found), found.dtype) for k in self._order])
 
     def predict(self, X):
-        """The most probable class of each row; of two classes the second where it reaches the threshold."""
+        """The most probable class of each row; of two classes the second where it is above the threshold."""
         found = self.predict_proba(X)
         if self._model.threshold is not None:
-            return self.classes_[(found[:, 1] >= self._model.threshold).astype(int)]
+            return self.classes_[(found[:, 1].astype("float64") > self._model.threshold).astype(int)]
         return self.classes_[found.argmax(axis=1)]
 
 

@@ -136,6 +136,15 @@ def test_labels_come_back_as_they_are(labels):
     assert numpy.allclose(fitted.predict_proba(x).sum(1), 1, atol=1e-5)
 
 
+def test_the_second_class_is_predicted_above_the_threshold_alone():
+    x, y = make_blobs(200, centers=2, cluster_std=6, random_state=1)
+    probabilities = FreightClassifier("linear").fit(x, y).predict_proba(x)[:, 1].astype("float64")
+    threshold = float(numpy.sort(probabilities)[120])
+    fitted = FreightClassifier("linear", threshold=threshold).fit(x, y)
+    assert numpy.array_equal(fitted.predict_proba(x)[:, 1], probabilities) and (probabilities == threshold).any()
+    assert numpy.array_equal(fitted.predict(x), (probabilities > threshold).astype(int))  # as freight predict does
+
+
 @pytest.mark.parametrize("model", ["gbdt", "linear"])
 def test_weights_are_the_commands_weight_column(tmp_path, model):
     x, price = frame(300)
