@@ -3,6 +3,7 @@
 Every module has a node, a module of the library: layers are made by it, and the forward of a class that is written in
 Python is called by its node. Nodes are made when they are needed, and anew where a program has replaced a part.
 """
+import contextlib
 import threading
 
 from . import _array_api as xp
@@ -23,6 +24,15 @@ def _changed(module):
     _changes[0] += 1
     if module._cached is not None:
         module._cached[1].changed()
+
+
+@contextlib.contextmanager
+def _modes_kept(nodes):
+    """Gives these nodes the modes again that they have now: setting that of a node sets those below it, too."""
+    modes = [node.training for node in nodes]
+    yield
+    for node, mode in zip(nodes, modes):
+        node.training = mode
 
 
 def _recording():
@@ -409,13 +419,23 @@ class Module:
         self.__dict__["_cached"] = None
         _changed(self)
         if not training:
-            modes = [(m, m._built().training) for m in self.modules()]
-            self._built().training = False
-            for m, mode in modes[1:]:
-                m._built().training = mode
+            with _modes_kept([m._built() for m in list(self.modules())[1:]]):
+                self._built().training = False
 
 
-class Sequential(Module):
+class _Listed(Module):
+    def append(self, module):
+        self.add_module(str(len(self)), module)
+        return self
+
+    def __len__(self):
+        return len(self._modules)
+
+    def __iter__(self):
+        return iter(self._modules.values())
+
+
+class Sequential(_Listed):
     """Layers one after the other: Sequential(Linear(784, 128), ReLU()), or a dict of names and layers. All results of one
     are the arguments of the next."""
 
@@ -427,11 +447,8 @@ class Sequential(Module):
 
     def _make_node(self, parts, training):
         node = _core.make_sequential(parts)
-        if not training:
-            modes = [p.training for _, p in parts]
-            node.training = False
-            for (_, p), mode in zip(parts, modes):
-                p.training = mode
+        with _modes_kept([part for _, part in parts]):
+            node.training = training
         return node
 
     def _run(self, node, arguments, keywords):
@@ -439,42 +456,22 @@ class Sequential(Module):
             raise TypeError(f"Sequential: expected arrays alone, got {', '.join(keywords)}")
         return node.call(arguments)
 
-    def append(self, layer):
-        self.add_module(str(len(self)), layer)
-        return self
-
-    def __len__(self):
-        return len(self._modules)
-
-    def __iter__(self):
-        return iter(self._modules.values())
-
     def __getitem__(self, key):
         items = list(self._modules.items())[key]
         return Sequential(dict(items)) if isinstance(key, slice) else items[1]
 
 
-class ModuleList(Module):
+class ModuleList(_Listed):
     """Modules in a list, which belong to the module that has it."""
 
     def __init__(self, modules=()):
         super().__init__()
         self.extend(modules)
 
-    def append(self, module):
-        self.add_module(str(len(self)), module)
-        return self
-
     def extend(self, modules):
         for module in modules:
             self.append(module)
         return self
-
-    def __len__(self):
-        return len(self._modules)
-
-    def __iter__(self):
-        return iter(self._modules.values())
 
     def __getitem__(self, key):
         found = list(self._modules.values())[key]
@@ -569,11 +566,9 @@ class Layer(Module):
         for name, kind in self._containers.items():
             key = self._keys[name]
             settings[key] = [("" if kind == "layer" else part, nodes[part]) for part in settings[key]]
-        modes = [node.training for _, node in parts]
-        node = _core.make_layer(self._type, settings)
-        node.training = training
-        for (_, part), mode in zip(parts, modes):
-            part.training = mode
+        with _modes_kept([part for _, part in parts]):
+            node = _core.make_layer(self._type, settings)
+            node.training = training
         return node
 
     def _run(self, node, arguments, keywords):

@@ -16,13 +16,13 @@ namespace freight::python {
 // Consecutive values of a column.
 struct Segment {
   int64_t rows = 0;
-  // Of numbers: the value of a row, NaN where it is missing. Integers that a double cannot represent are texts.
+  // Numbers have this: the value of a row, NaN where it is missing. Integers that a double cannot represent are texts.
   std::function<double(int64_t row)> number = {};
-  // Of all others: the text of a row as a CSV file has it, in `room` where it is not in memory; empty where it is
-  // missing.
+  // All others have this: the text of a row as a CSV file has it, in `room` where it is not in memory; empty where it
+  // is missing.
   std::function<std::string_view(int64_t row, std::string& room)> text = {};
-  // Of categories, whose text is the same in all rows that have the same code: the code of a row, below 0 for a missing
-  // one.
+  // Categories, whose text is the same in all rows with the same code, have the code of a row, too; it is below 0 for a
+  // missing one.
   std::function<int64_t(int64_t row)> code = {};
 };
 

@@ -108,7 +108,8 @@ models::Objective::Function function_of(const nb::object& f, const char* what) {
   };
 }
 
-// What a run or a file trains and stores: "name", "input" (the shape of a sample), "dtype", "loss", or functions.
+// Makes the model that a run trains or a file stores. `d` has "name", "input" (the shape of a sample), "dtype", and
+// "loss" or functions.
 models::Model model_of(const PyNode& node, const nb::dict& d) {
   models::Model model;
   model.net = node.module;
