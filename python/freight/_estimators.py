@@ -19,7 +19,7 @@ except ImportError as error:
     raise type(error)(f"FreightClassifier and FreightRegressor need scikit-learn 1.6 or newer: pip install scikit-learn ({error})",
                       name=error.name) from error
 
-from . import _core
+from . import _core, _estimators_module
 from ._tables import as_counts, is_frame, is_pandas, table_of
 
 
@@ -45,7 +45,8 @@ OWN = {"model": "gbdt", "handle_unknown": "error"}
 DOC = """{what} on a table: a NumPy array, or a frame of numbers, categories, dates and missing values.
 
     model: gbdt, forest, linear, mlp, auto (the best of them by cross-validation), baseline, or another model of
-        `freight train --help`.
+        `freight train --help`. Or a network: a freight.nn.Module, of which fit trains a copy, or a class or function that
+        makes one and may have parameters n_features and n_outputs. X are then numbers, of any shape (N, ...).
     handle_unknown: error, or ignore for categories at prediction that fit did not see.
 
     The others are flags of `freight train`; None is the command's default.
@@ -74,11 +75,62 @@ def _with_parameters(cls):
     return cls
 
 
+def _need_weights(sample_weight, y):
+    weights = _check_sample_weight(sample_weight, y, dtype=numpy.float64)
+    if not weights.any():
+        raise ValueError("sample_weight: expected at least one weight that is not zero")
+    return weights
+
+
 class _Estimator(BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        tags.input_tags.allow_nan = not self._is_network()
+        tags.input_tags.three_d_array = self._is_network()
         return tags
+
+    def _is_network(self):
+        return _estimators_module.is_network(self.model)
+
+    def _arrays(self, x, y="no_validation", reset=False):
+        """Checks x, and y in fit, for a network; returns arrays."""
+        arguments = {"dtype": "numeric", "allow_nd": True, "reset": reset}
+        if isinstance(y, str):
+            return validate_data(self, x, **arguments)
+        x, y = validate_data(self, x, y, y_numeric=self._regression, **arguments)
+        return x, _check_y(y, y_numeric=self._regression, estimator=self)
+
+    def _fit_network(self, X, y, sample_weight, eval_set):
+        x, y = self._arrays(X, y, reset=True)
+        weights = None if sample_weight is None else _need_weights(sample_weight, y)
+        settings = self._settings()
+        if settings.get("--class-weight") is not None:
+            by_class = compute_sample_weight(settings.pop("--class-weight"), y)
+            weights = by_class if weights is None else weights * by_class
+        codes = self._codes(y, weights)
+        seed = settings.pop("--seed", 0)
+        network = _estimators_module.made(self.model, x.shape[1], self._outputs(), seed)
+        if x.ndim == 2 and x.dtype.kind == "f":
+            x, codes, weights = as_counts(x.astype("float64"), codes.astype("float64"), weights) or (x, codes, weights)
+        validation = None
+        if eval_set is not None:
+            eval_set = eval_set[0] if isinstance(eval_set, list) and len(eval_set) == 1 else eval_set
+            if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
+                raise ValueError("eval_set: expected (X, y) for a network")
+            other, other_y = self._arrays(*eval_set)
+            validation = _estimators_module.inputs_of(network, other), self._codes_again(other_y)
+        self.history_ = _estimators_module.fitted(
+            network, _estimators_module.inputs_of(network, x), codes, classes=None if self._regression else self._outputs(),
+            weights=weights, validation=validation,
+            settings={"seed": seed, **{flag[2:].replace("-", "_"): v for flag, v in settings.items()}})
+        self.module_, self.n_iter_ = network, len(self.history_.epoch)
+        return self
+
+    def _network_outputs(self, X):
+        check_is_fitted(self)
+        x = _estimators_module.inputs_of(self.module_, self._arrays(X))
+        outputs = self.module_.predict(x).numpy()
+        return outputs.reshape(len(outputs), -1)
 
     def _table(self, x, y="no_validation", reset=False, title="X"):
         """Checks x, and y in fit; returns the table and what scikit-learn makes of both."""
@@ -113,15 +165,15 @@ class _Estimator(BaseEstimator):
 
     def fit(self, X, y, sample_weight=None, eval_set=None):
         """Fits the model. eval_set: (X, y) of validation rows, which end boosting where the metric does not improve any
-        more; without them gbdt holds out a fifth of the rows (val_split)."""
+        more, and training of a network with early_stop; without them gbdt holds out a fifth of the rows (val_split)."""
+        if self._is_network():
+            return self._fit_network(X, y, sample_weight, eval_set)
         name = getattr(y, "name", None)
         table, x, y = self._table(X, y, reset=True)
         y = _check_y(y, y_numeric=self._regression, estimator=self)
         if len(y) != table.rows:
             raise ValueError(f"Found input variables with inconsistent numbers of samples: X has {table.rows} rows, y {len(y)}")
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, y, dtype=numpy.float64)
-        if weights is not None and not weights.any():
-            raise ValueError("sample_weight: expected at least one weight that is not zero")
+        weights = None if sample_weight is None else _need_weights(sample_weight, y)
         if table.rows < 2:
             raise ValueError("Found 1 sample in X, expected at least two")
         settings = self._settings()
@@ -206,9 +258,9 @@ class _Estimator(BaseEstimator):
     def feature_importances_(self):
         """The gain of each column, as fractions of the sum; of trees."""
         check_is_fitted(self)
-        gains = self._model.importance()
+        gains = None if self._is_network() else self._model.importance()
         if not gains:
-            raise AttributeError(f"model={self.model!r} has no feature_importances_: expected trees")
+            raise AttributeError(f"model={'a network' if self._is_network() else repr(self.model)} has no feature_importances_: expected trees")
         names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
         by_name = dict(zip(self._model.sources, gains))
         found = numpy.array([by_name.get(str(n), 0.0) for n in names])
@@ -217,6 +269,9 @@ class _Estimator(BaseEstimator):
     def save(self, path):
         """Writes the model as a file that `freight predict`, `serve` and the other commands take."""
         check_is_fitted(self)
+        if self._is_network():
+            self.module_.save(path)
+            return
         with open(f"{path}.new", "wb") as file:
             file.write(self.model_bytes_)
             file.flush()
@@ -230,13 +285,21 @@ class FreightClassifier(ClassifierMixin, _Estimator):
 
     _regression = False
 
-    def _encoded(self, y, weights, settings):
-        """The labels for the learner: themselves where a CSV file has them as they are, else their numbers."""
+    def _codes(self, y, weights):
+        """The numbers of the labels in classes_."""
         check_classification_targets(y)
         used = y if weights is None else y[weights > 0]
         if len(numpy.unique(used)) < 2:
             raise ValueError(f"y has one class ({used[0]!r}), expected at least two classes")
         self.classes_, codes = numpy.unique(y, return_inverse=True)
+        return codes.ravel()
+
+    def _outputs(self):
+        return len(self.classes_)
+
+    def _encoded(self, y, weights, settings):
+        """The labels for the learner: themselves where a CSV file has them as they are, else their numbers."""
+        codes = self._codes(y, weights)
         if self.classes_.dtype.kind in "iuf":
             self._texts = None
         else:
@@ -246,13 +309,17 @@ class FreightClassifier(ClassifierMixin, _Estimator):
         if isinstance(settings.get("--class-weight"), dict):
             names = [str(c) for c in self.classes_] if self._texts is None else self._texts
             settings["--class-weight"] = json.dumps({n: float(self.class_weight.get(c, 1)) for n, c in zip(names, self.classes_.tolist())})
-        return y.astype("float64") if self._texts is None else codes.ravel()
+        return y.astype("float64") if self._texts is None else codes
 
-    def _encoded_again(self, y):
+    def _codes_again(self, y):
         unknown = set(numpy.unique(y).tolist()) - set(self.classes_.tolist())
         if unknown:
             raise ValueError(f"eval_set: y has classes that the y of fit has not: {sorted(unknown, key=str)}")
-        return y.astype("float64") if self._texts is None else numpy.searchsorted(self.classes_, y)
+        return numpy.searchsorted(self.classes_, y)
+
+    def _encoded_again(self, y):
+        codes = self._codes_again(y)
+        return y.astype("float64") if self._texts is None else codes
 
     def _add_target(self, table, name, y):
         if self._texts is None:
@@ -272,6 +339,8 @@ class FreightClassifier(ClassifierMixin, _Estimator):
 
     def predict_proba(self, X):
         """float32 (rows, classes): the probability of each class, in the order of classes_."""
+        if self._is_network():
+            return _estimators_module.probabilities(self._network_outputs(X))
         found = self._predictions(X)
         if self._order == list(range(found.shape[1])):
             return found
@@ -280,7 +349,7 @@ class FreightClassifier(ClassifierMixin, _Estimator):
     def predict(self, X):
         """The most probable class of each row; of two classes the second where it is above the threshold."""
         found = self.predict_proba(X)
-        if self._model.threshold is not None:
+        if not self._is_network() and self._model.threshold is not None:
             return self.classes_[(found[:, 1].astype("float64") > self._model.threshold).astype(int)]
         return self.classes_[found.argmax(axis=1)]
 
@@ -291,15 +360,23 @@ class FreightRegressor(RegressorMixin, _Estimator):
 
     _regression = True
 
+    def _codes(self, y, weights):
+        return y.astype("float64")
+
+    def _outputs(self):
+        return 1
+
     def _encoded(self, y, weights, settings):
         return y.astype("float64")
 
-    def _encoded_again(self, y):
+    def _codes_again(self, y):
         return y.astype("float64")
+
+    _encoded_again = _codes_again
 
     def _add_target(self, table, name, y):
         table.add_numbers(name, y)
 
     def predict(self, X):
         """float32 (rows): the value of each row."""
-        return self._predictions(X)[:, 0]
+        return (self._network_outputs(X) if self._is_network() else self._predictions(X))[:, 0]

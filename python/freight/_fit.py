@@ -6,7 +6,7 @@ import tempfile
 import weakref
 
 from . import _array_api as xp
-from . import _core
+from . import _core, _display
 from ._functions import isfinite
 from ._module import Module, wrapped
 from ._transforms import autocast, jit
@@ -30,6 +30,9 @@ class History:
         for name, value in figures.items():
             self.history.setdefault(name, []).append(value)
 
+    def _repr_html_(self):
+        return f"<p>{len(self.epoch)} epochs, {self.ended}, {self.seconds:.1f} s</p>" + _display.curves(self.epoch, self.history)
+
     def __repr__(self):
         last = ", ".join(f"{k} {v[-1]:.4g}" for k, v in self.history.items())
         return f"History({len(self.epoch)} epochs, {self.ended}: {last})"
@@ -39,13 +42,13 @@ class _Sink:
     """Gets the reports of a run, and hands them on to the callbacks."""
 
     def __init__(self, model, callbacks, validates, verbose):
-        self.model, self.callbacks, self.validates, self.verbose = model, callbacks, validates, verbose
-        self.history = History()
-        self.wants_steps = any(c.wants_steps for c in callbacks)
+        self.model, self.callbacks, self.validates = model, callbacks, validates
+        self.history, self.progress = History(), _display.progress(verbose)
+        self.wants_steps = self.progress.wants_steps or any(c.wants_steps for c in callbacks)
 
     def _tell(self, method, *arguments):
         answer = None
-        for c in self.callbacks:
+        for c in self.callbacks if not method.endswith("batch_end") else [c for c in self.callbacks if c.wants_steps]:
             found = getattr(c, method)(*arguments)
             if found is True or (answer is None and isinstance(found, (int, float))):
                 answer = found if found is True else float(found)
@@ -54,9 +57,11 @@ class _Sink:
     def start(self, summary):
         for c in self.callbacks:
             c.model = self.model
+        self.progress.begin()
         self._tell("on_train_begin", summary)
 
     def step(self, logs):
+        self.progress.step(logs)
         return self._tell("on_train_batch_end", logs["step"], logs)
 
     def epoch(self, logs):
@@ -65,10 +70,7 @@ class _Sink:
         figures.update({f"val_{k}": v for k, v in test.items()})
         figures["lr"] = logs["lr"]
         self.history._add(logs["epoch"], figures)
-        if self.verbose:
-            shown = "  ".join(f"{k} {v:.4f}" if k != "lr" else f"lr {v:.3g}" for k, v in figures.items())
-            print(f"epoch {logs['epoch']}/{logs['epochs']}  {shown}  {logs['samples_per_s']:,.0f} samples/s  {logs['seconds']:.1f} s",
-                  flush=True)
+        self.progress.epoch(logs, figures, self.history)
         return self._tell("on_epoch_end", logs["epoch"], {**logs, **figures})
 
 
@@ -262,7 +264,7 @@ def _weighted(request, weights, loss):
 
 def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, sample_weight=None, class_weight=None, loss="auto",
         metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0, resume=None, output_dir="",
-        verbose=True, **settings):
+        verbose=1, **settings):
     """See Module.fit."""
     name = loss if isinstance(loss, str) else None
     batches = _Batches(x, name) if y is None and _is_loader(x) else None
@@ -337,7 +339,10 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
         if not output_dir and (settings.get("early_stop", 0) > 0 or "metric" in settings):
             # The weights of the best epoch are kept in files.
             request["settings"]["output_dir"] = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "run")
-        result = _core.fit(model._node(), request, sink)
+        try:
+            result = _core.fit(model._node(), request, sink)
+        finally:
+            sink.progress.end()
     if not output_dir:
         result["output_dir"] = result["model_path"] = ""
     history = sink.history
@@ -507,22 +512,19 @@ class LearningRate(Callback):
 
 
 class Progress(Callback):
-    """One line in the terminal that follows the run."""
+    """The bar of a terminal (standard error), also where verbose=0 or no terminal is there."""
 
     wants_steps = True
 
+    def on_train_begin(self, logs):
+        self._bar = _display.Bar()
+        self._bar.begin()
+
     def on_train_batch_end(self, batch, logs):
-        import sys
-        import time
+        self._bar.step(logs)
 
-        now = time.monotonic()
-        if now - getattr(self, "_shown", 0) < 0.1 and batch < logs["steps"]:
-            return
-        self._shown = now
-        done = 20 * batch // max(logs["steps"], 1)
-        line = (f"epoch {logs['epoch']}/{logs['epochs']}  [{'#' * done}{'.' * (20 - done)}] {batch}/{logs['steps']}  loss "
-                f"{logs['loss']:.4f}  {logs['samples_per_s']:,.0f} samples/s")
-        sys.stderr.write(f"\r{line}" + ("\n" if batch == logs["steps"] else ""))
-        sys.stderr.flush()
+    def on_epoch_end(self, epoch, logs):
+        self._bar.end()
 
-
+    def on_train_end(self, history):
+        self._bar.end()

@@ -349,22 +349,22 @@ class Module:
         if input_shape is not None:
             return _core.model_summary(self._node(), {"name": type(self).__name__, "input": tuple(input_shape), "dtype": dtype,
                                                       "loss": "mse"})
-        rows = [("layer", "type", "parameters")]
-        for name, module in self.named_modules():
-            if not module._modules:
-                rows.append((name, type(module).__name__, f"{sum(p.size for p in module.parameters()):,}"))
-        widths = [max(len(r[i]) for r in rows) for i in range(3)]
-        lines = [f"{r[0]:<{widths[0]}}  {r[1]:<{widths[1]}}  {r[2]:>{widths[2]}}".rstrip() for r in rows]
-        return "\n".join([*lines, f"{sum(p.size for p in self.parameters()):,} parameters"])
+        from . import _display
+        return _display.layers_text(self)
+
+    def _repr_html_(self):
+        from . import _display
+        return _display.table(*_display.layers(self))
 
     # Training and files (_fit.py).
 
     def fit(self, x, y=None, *, validation_data=None, epochs=1, batch_size=64, sample_weight=None, class_weight=None, loss="auto",
             metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0, resume=None, output_dir="",
-            verbose=True, **settings):
+            verbose=1, **settings):
         """Trains on arrays x (N, ...) and y: classes (N), values (N) or (N, K), or labels (N, K) as bool. Further settings are the
         flags of `freight train`: optimizer="adamw", lr=1e-3, lr_scheduler="onecycle". With an output_dir the run writes
-        checkpoints, metrics and the model as the command does, and resume=True goes on from the newest. Returns a History."""
+        checkpoints, metrics and the model as the command does, and resume=True goes on from the newest.
+        verbose: 0 nothing, 1 progress in a notebook or a terminal, 2 a line per epoch. Returns a History."""
         from . import _fit
 
         return _fit.fit(self, x, y, validation_data=validation_data, epochs=epochs, batch_size=batch_size,

@@ -173,10 +173,18 @@ class Plan:
         self.bytes = found["bytes"]
         self.steps = found["steps"]
 
-    def __repr__(self):
-        head = (f"{len(self.steps)} steps, arena {self.arena_bytes:,} bytes, {self.flops:,.0f} FLOP, "
+    def _head(self):
+        return (f"{len(self.steps)} steps, arena {self.arena_bytes:,} bytes, {self.flops:,.0f} FLOP, "
                 f"{self.bytes:,.0f} bytes moved")
-        return "\n".join([head, *self.steps])
+
+    def __repr__(self):
+        return "\n".join([self._head(), *self.steps])
+
+    def _repr_html_(self):
+        from . import _display
+
+        rows = [("", "step"), *((str(i), text) for i, text in enumerate(self.steps))]
+        return _display.table(rows, self._head())
 
 
 def plan(*arguments, **keywords):

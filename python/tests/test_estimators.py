@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
-from freight import FreightClassifier, FreightRegressor  # noqa: E402
+from freight import FreightClassifier, FreightRegressor, nn  # noqa: E402
 
 MODELS = ["gbdt", "forest", "linear", "mlp", "auto"]
 
@@ -43,6 +43,90 @@ def test_scikit_learns_checks_pass(kind, model):
         results = check_estimator(kind(model, **settings), on_fail=None)
     failed = [f"{r['check_name']}: {r['exception']}" for r in results if r["status"] != "passed"]
     assert not failed, "\n".join(failed)
+
+
+class Net(nn.Module):
+    def __init__(self, n_features, n_outputs):
+        super().__init__()
+        self.a, self.b = nn.Linear(n_features, 32), nn.Linear(32, n_outputs)
+
+    def forward(self, x):
+        return self.b(freight.relu(self.a(x)))
+
+
+NET = {"epochs": 100, "lr": 0.05, "batch_size": 16, "clip_grad_norm": 1.0, "random_state": 0}
+
+
+@pytest.mark.parametrize("kind", [FreightClassifier, FreightRegressor])
+def test_scikit_learns_checks_pass_for_a_network(kind):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(kind(Net, **NET), on_fail=None)
+    failed = [f"{r['check_name']}: {r['exception']}" for r in results if r["status"] != "passed"]
+    assert not failed, "\n".join(failed)
+
+
+def test_networks_are_copied_and_give_probabilities_of_their_loss():
+    x, y = make_blobs(300, centers=2, random_state=1)
+    labels = numpy.array(["no", "yes"])[y]
+    for outputs in (1, 2):  # sigmoid and softmax
+        network = Net(2, outputs)
+        before = network.state_dict()["a.weight"].numpy()
+        fitted = FreightClassifier(network, epochs=20, lr=0.05).fit(x, labels)
+        assert numpy.array_equal(network.state_dict()["a.weight"].numpy(), before)
+        chances = fitted.predict_proba(x)
+        assert chances.shape == (300, 2) and numpy.allclose(chances.sum(1), 1, atol=1e-5)
+        assert fitted.score(x, labels) > 0.95 and list(fitted.classes_) == ["no", "yes"]
+        logits = fitted.module_.predict(x.astype("float32")).numpy()
+        expected = 1 / (1 + numpy.exp(-(logits[:, 0] if outputs == 1 else logits[:, 1] - logits[:, 0])))
+        assert numpy.allclose(chances[:, 1], expected, atol=1e-5)
+    assert not hasattr(fitted, "feature_importances_")
+
+
+def test_networks_fit_frames_images_and_weights_and_stop_early(tmp_path):
+    x, y = make_regression(200, 4, random_state=0)
+    y = (y - y.mean()) / y.std()
+    frame_of = pandas.DataFrame(x, columns=list("abcd"))
+    fitted = FreightRegressor(Net, epochs=200, lr=0.05, early_stop=3, random_state=0)
+    fitted.fit(frame_of[:150], y[:150], sample_weight=numpy.linspace(1, 2, 150), eval_set=(frame_of[150:], y[150:]))
+    assert fitted.n_iter_ < 200 and "val_loss" in fitted.history_.history and fitted.score(frame_of, y) > 0.8
+    assert list(fitted.feature_names_in_) == list("abcd")
+    images = numpy.random.default_rng(0).random((80, 1, 4, 4))
+    dark = images.mean((1, 2, 3)) < 0.5
+    small = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+    fitted = FreightClassifier(small, epochs=60, lr=0.5, batch_size=16).fit(images, dark)
+    assert fitted.score(images, dark) > 0.9
+    fitted.save(tmp_path / "net.safetensors")
+    assert numpy.array_equal(freight.load(tmp_path / "net.safetensors").predict(images.astype("float32")).numpy().argmax(1),
+                             fitted.predict(images).astype(int))
+
+
+def test_networks_are_selected_and_move_between_processes(tmp_path):
+    joblib = pytest.importorskip("joblib")
+    x, y = make_blobs(120, centers=3, random_state=2)
+    estimator = FreightClassifier(nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3)), epochs=10, lr=0.1)
+    assert type(clone(estimator).model) is nn.Sequential and clone(estimator).model is not estimator.model
+    assert cross_val_score(estimator, x, y, cv=3).min() > 0.5
+    search = GridSearchCV(estimator, {"lr": [0.01, 0.1]}, cv=2, n_jobs=2).fit(x, y)
+    alone = clone(estimator).set_params(**search.best_params_).fit(x, y)
+    assert numpy.array_equal(search.predict_proba(x), alone.predict_proba(x))
+    joblib.dump((alone, x), tmp_path / "model.joblib")
+    program = "import sys, joblib\nfitted, x = joblib.load(sys.argv[1])\nsys.stdout.buffer.write(fitted.predict_proba(x).tobytes())"
+    done = subprocess.run([sys.executable, "-c", program, tmp_path / "model.joblib"], capture_output=True, check=True)
+    assert done.stdout == alone.predict_proba(x).tobytes()
+
+
+@pytest.mark.parametrize("model, change, error, text", [
+    (lambda: Net(3, 2), lambda x, y: (x, y), ValueError, "expected an output for each of 3 classes, got"),
+    (lambda: Net, lambda x, y: (x[:-1], y), ValueError, "inconsistent numbers of samples"),
+    (lambda: Net, lambda x, y: (numpy.where(x > 0, numpy.nan, x), y), ValueError, "X contains NaN"),
+    (lambda: Net, lambda x, y: (pandas.DataFrame({"a": ["cat"] * len(y)}), y), ValueError, "cat"),
+    (lambda: dict, lambda x, y: (x, y), TypeError, "model: expected a freight.nn.Module from dict, got dict"),
+])
+def test_wrong_networks_and_data_are_named(model, change, error, text):
+    x, y = make_blobs(60, centers=3, n_features=3, random_state=0)
+    with pytest.raises(error, match=text):
+        FreightClassifier(model(), epochs=1).fit(*change(x, y))
 
 
 def frame(rows=600, seed=0):

@@ -1,0 +1,77 @@
+# mypy: disable-error-code="import-not-found,import-untyped"
+"""Networks in FreightClassifier and FreightRegressor: model= is a module, or a class or function that makes one."""
+import copy
+import inspect
+
+import numpy
+
+from . import _core, _fit, random
+from ._module import Module
+
+SIZES = ("n_features", "n_outputs")
+
+
+def is_network(model):
+    return isinstance(model, Module) or callable(model)
+
+
+def made(model, n_features, n_outputs, seed):
+    """The module to fit: a copy of an instance, or what a class or function makes from the sizes that its parameters name."""
+    if isinstance(model, Module):
+        return copy.deepcopy(model)
+    sizes = dict(zip(SIZES, (n_features, n_outputs)))
+    try:
+        wanted = inspect.signature(model).parameters
+    except ValueError:  # written in C
+        wanted = ()
+    random.seed(seed)
+    network = model(**{name: size for name, size in sizes.items() if name in wanted})
+    if not isinstance(network, Module):
+        raise TypeError(f"model: expected a freight.nn.Module from {getattr(model, '__name__', model)}, got {type(network).__name__}")
+    return network
+
+
+def inputs_of(network, x):
+    """float32, but integers for networks of tokens, which have an Embedding."""
+    if x.dtype.kind in "iu" and any(type(m).__name__ == "Embedding" for m in network.modules()):
+        return numpy.ascontiguousarray(x, "int32")
+    return numpy.ascontiguousarray(x, "float32")
+
+
+def outputs_of(network, x):
+    """The shape of what forward returns for a sample."""
+    request = {"name": "model", "input": x.shape[1:], "dtype": x.dtype.name, "loss": "mse"}
+    return tuple(_core.output_shape(network._node(), request)[1:])
+
+
+def targets_of(y, outputs, classes):
+    """(targets, loss) of codes of classes, or of values, for a network with such outputs."""
+    if classes is None:
+        if outputs not in ((), (1,)):
+            raise ValueError(f"model: expected one output per sample for regression, got {outputs}")
+        return y.astype("float32").reshape(-1, *outputs), "mse"
+    if outputs == (1,) and classes == 2:
+        return (y == 1)[:, None], "multilabel"
+    if outputs != (classes,):
+        raise ValueError(f"model: expected an output for each of {classes} classes, got {outputs}")
+    return y.astype("int64"), "cross_entropy"
+
+
+def fitted(network, x, y, *, classes, weights, validation, settings):
+    """Trains, and returns the history."""
+    targets, loss = targets_of(y, outputs_of(network, x), classes)
+    if validation is not None:
+        validation = (validation[0], targets_of(validation[1], targets.shape[1:] if loss != "cross_entropy" else (classes,), classes)[0])
+    if weights is not None:
+        if loss == "multilabel":
+            raise ValueError("sample_weight: expected a network with an output for each of 2 classes, got one with 1 output")
+        weights = weights / weights.mean()
+    return _fit.fit(network, x, targets, loss=loss, sample_weight=weights, validation_data=validation, verbose=False, **settings)
+
+
+def probabilities(outputs):
+    """float32 (rows, classes): softmax of an output per class; of one output sigmoid."""
+    if outputs.shape[1] == 1:
+        outputs = numpy.concatenate([numpy.zeros_like(outputs), outputs], axis=1)
+    shifted = numpy.exp(outputs - outputs.max(axis=1, keepdims=True))
+    return shifted / shifted.sum(axis=1, keepdims=True)
