@@ -118,13 +118,11 @@ void set_field(train::Config& c, const std::string& flag, nb::handle value) {
 // Ends the fit after an interrupt (Ctrl-C), which is raised when the run has ended.
 class Watch : public train::Observer {
  public:
-  explicit Watch(data::Cells& cells) : cells_(cells) {}
   train::AfterStep on_step(const train::StepReport&) override { return check(); }
   train::AfterStep on_comparison(const std::string&) override { return check(); }
   void on_start(const train::RunSummary& s) override {
     notes = s.notes;
     notes.insert(notes.end(), s.warnings.begin(), s.warnings.end());
-    cells_.columns.clear();  // the learner has its rows
   }
   void raise_error() {
     if (error_) throw nb::python_error(std::move(*error_));
@@ -137,7 +135,6 @@ class Watch : public train::Observer {
     if (!error_ && PyErr_CheckSignals() != 0) error_.emplace();
     return {.stop = error_.has_value()};
   }
-  data::Cells& cells_;
   std::optional<nb::python_error> error_;
 };
 
@@ -146,9 +143,12 @@ class Watch : public train::Observer {
 nb::tuple fit(const std::string& model, const Table& table, const std::string& target, const nb::dict& settings,
               const std::string& folder) {
   tables::register_learners();
-  const auto cells = std::make_shared<data::Cells>(table.cells({}));
   data::TableSet set;
-  set.train.cells = cells;
+  set.train.cells = [&table](const data::CellsAsked& asked) {
+    nb::gil_scoped_acquire gil;
+    return table.cells(asked);
+  };
+  set.train.cell_count = static_cast<double>(table.rows()) * static_cast<double>(table.columns().size());
   const data::Source source = data::Source::of_table(std::move(set), "X");
   train::Config c = train::recipe(source);
   train::set_model(c, model, source);
@@ -160,7 +160,7 @@ nb::tuple fit(const std::string& model, const Table& table, const std::string& t
     given.insert(text_of(flag));
     set_field(c, text_of(flag), value);
   }
-  Watch watch(*cells);
+  Watch watch;
   train::Result result;
   {
     nb::gil_scoped_release released;

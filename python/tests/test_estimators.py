@@ -300,6 +300,27 @@ def test_a_forked_child_fits_and_predicts(model):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+MEMORY = """
+import numpy, pandas
+from freight import FreightRegressor
+
+def peak():
+    return [int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmHWM")][0]
+
+x = pandas.DataFrame(numpy.random.default_rng(0).normal(size=(200000, 40)))
+fit = FreightRegressor("gbdt", rounds=3, val_split=0.0).fit
+fit(x[:500], x[0][:500])
+before = peak()
+fit(x, x[0])
+print((peak() - before) / x.to_numpy().nbytes)
+"""
+
+
+def test_a_frame_in_memory_is_not_copied_before_its_rows_are_made():
+    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 3.2  # the columns as cells, the learner's rows, and the bins of trees: 2.8
+
+
 def test_unknown_categories_are_an_error_unless_they_are_ignored():
     x, price = frame(300)
     fitted = FreightRegressor("linear").fit(x, price)

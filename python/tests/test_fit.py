@@ -230,6 +230,8 @@ def test_a_stopped_run_resumes_bitwise(tmp_path):
     history = fit(again, epochs=4, lr_scheduler="cosine", output_dir=tmp_path / "part", resume=True)
     assert history.ended == "complete" and weights(again) == weights(whole)
     assert fit(again, epochs=4, lr_scheduler="cosine", output_dir=tmp_path / "part", resume=True).ended == "nothing_left"
+    with pytest.raises(ValueError, match="--model: cannot change when a run resumes: got Sequential, .* was created with Net"):
+        fit(made(chain), epochs=4, lr_scheduler="cosine", output_dir=tmp_path / "part", resume=True)
     with pytest.raises(RuntimeError, match="fingerprint differs"):
         fit(made(), X + 1, epochs=4, lr_scheduler="cosine", output_dir=tmp_path / "part", resume=True)
 

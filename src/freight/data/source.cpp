@@ -211,8 +211,13 @@ Source::Source(TextSet texts) {
 
 Source::Source(const std::vector<MemoryColumn>& train, const std::string& name, const std::vector<MemoryColumn>& test) {
   TableSet set;
-  set.train.cells = std::make_shared<Cells>(cells_in_memory(train, name));
-  if (!test.empty()) set.test.cells = std::make_shared<Cells>(cells_in_memory(test, name));
+  const auto put = [&](TablePart& part, const std::vector<MemoryColumn>& columns) {
+    const auto cells = std::make_shared<const Cells>(cells_in_memory(columns, name));
+    part.cells = [cells](const CellsAsked& asked) { return in_asked_kinds(*cells, asked); };
+    part.cell_count = static_cast<double>(cells->rows()) * static_cast<double>(cells->columns.size());
+  };
+  put(set.train, train);
+  if (!test.empty()) put(set.test, test);
   *this = of_table(std::move(set), name);
 }
 

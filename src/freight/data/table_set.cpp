@@ -4,7 +4,6 @@
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
 #include "freight/data/cells.h"
-#include "freight/data/memory_table_internal.h"
 #include "freight/io/file.h"
 
 namespace freight::data {
@@ -141,7 +140,7 @@ Cells read_part(const TableSet& set, const TablePart& part, CellsAsked asked) {
   asked.skip_lines = part.skip_lines;
   asked.file_column = set.file_column;
   asked.file_words = set.file_words;
-  Cells cells = part.cells ? in_asked_kinds(*part.cells, asked) : read_cells(part.files, asked);
+  Cells cells = part.cells ? part.cells(asked) : read_cells(part.files, asked);
   if (part.target_ending.empty()) return cells;
   for (CellColumn& column : cells.columns) {
     if (column.name == set.target && column.is_words()) column.words.cut_endings(part.target_ending);

@@ -2,7 +2,7 @@
 // known.
 #pragma once
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,10 +14,12 @@ struct CellsAsked;
 
 // The files of one split of a table, read one after the other.
 struct TablePart {
-  std::vector<std::string> files = {};      // names in the set's folder, plain or .gz; or paths
-  int64_t skip_lines = 0;                   // lines to skip before each file's rows
-  std::string target_ending = {};           // an ending that target values have only in this split: "<=50K."
-  std::shared_ptr<const Cells> cells = {};  // instead of files, for a table in memory
+  std::vector<std::string> files = {};  // names in the set's folder, plain or .gz; or paths
+  int64_t skip_lines = 0;               // lines to skip before each file's rows
+  std::string target_ending = {};       // an ending that target values have only in this split: "<=50K."
+  // Instead of files, for a table in memory: makes its cells when they are read, so that there is no copy before.
+  std::function<Cells(const CellsAsked&)> cells = {};
+  double cell_count = 0;  // of a table in memory
 
   bool empty() const { return files.empty() && !cells; }  // true if the split does not exist
 };

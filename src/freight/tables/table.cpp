@@ -557,9 +557,7 @@ double bytes_of_reading(const RowSource& source, double enough) {
   constexpr double kLeastOfCell = 2, kMostPacked = 20;
   constexpr uint64_t kFirstBytes = uint64_t{1} << 20;
   const data::TableSet set = source.data.table();
-  if (const auto& cells = set.train.cells) {  // there already: the rows made of them are left
-    return bytes_of_reading(static_cast<double>(cells->rows()) * static_cast<double>(cells->columns.size())) / 2;
-  }
+  if (set.train.cells) return bytes_of_reading(set.train.cell_count);
   double most = 0;
   for (const std::string& file : set.train.files) {
     std::error_code ignored;
