@@ -61,6 +61,17 @@ Graph simplify(const Graph& graph);
 Graph decompose(const Graph& graph, const Backend* backend);
 // Those that `keep` does not want.
 Graph decompose_unless(Graph graph, const std::function<bool(const Graph&, const Node&)>& keep);
+// Casts to 16 bits of states that the graph updates become states themselves, whose next values are casts of the
+// others' next values. They are the last states; the update of each stands right behind that of the state it is a copy
+// of.
+Graph keep_casts(const Graph& graph);
+// Says which state each of the copies is a copy of, in their order, and of which type. `states`: the number without
+// them.
+struct KeptCast {
+  size_t state = 0;
+  DType dtype = DType::bf16;
+};
+std::vector<KeptCast> kept_casts_of(const Graph& lowered, size_t states);
 // Epilogues into contractions and convolutions; pointwise and reduce nodes into fused regions.
 Graph fuse(const Graph& graph, const Backend& backend, States states = States::change);
 // Regions make cheap results of earlier regions again instead of reading them, where that saves memory.
@@ -92,12 +103,13 @@ struct PipelineOptions {
   ArenaLimit limit = {};
   std::vector<int32_t> host_states = {};  // numbers of the states that lie in host memory
   SumCost sums = {};                      // over ranks
+  bool keep_casts = false;                // of states that the graph updates (keep_casts), where the backend fuses
 };
 // All graph passes for one backend in this order, those in brackets only where the options, or the backend, ask for
-// them: dead_code, decompose_layers, (fold), (autocast), decompose, simplify, (fuse, duplicate_cheap), (remat),
-// (remat_within), (fuse_patterns), schedule, (host_states), (offload), (distribute). Behind them come layout and memory
-// (placement.h), which no longer make a graph alone. What the first ones, up to fuse, make of a shape is often known
-// from others (shape_family.h).
+// them: dead_code, decompose_layers, (fold), (autocast), decompose, simplify, (keep_casts), (fuse, duplicate_cheap),
+// (remat), (remat_within), (fuse_patterns), schedule, (host_states), (offload), (distribute). Behind them come layout
+// and memory (placement.h), which no longer make a graph alone. What the first ones, up to fuse, make of a shape is
+// often known from others (shape_family.h).
 Graph run_pipeline(const Graph& traced, const Backend& backend, const PipelineOptions& options = {});
 
 }  // namespace freight

@@ -59,6 +59,9 @@ void make_regions(Passes& passes, const Backend& backend, const PipelineOptions&
   }
   passes.run("decompose", [&](const Graph& g) { return passes::decompose(g, &backend); });
   passes.run("simplify", [](const Graph& g) { return passes::simplify(g); });
+  if (backend.fuses() && options.keep_casts) {
+    passes.run("keep_casts", [](const Graph& g) { return passes::keep_casts(g); });
+  }
   if (backend.fuses()) passes.run("fuse", [&](const Graph& g) { return passes::fuse(g, backend, options.states); });
 }
 
@@ -72,7 +75,8 @@ Graph regions_of(const Graph& traced, const Backend& backend, const PipelineOpti
   const auto by_extents = [&](const Node& n) { return backend.decides_by_extents(n); };
   if (std::any_of(traced.nodes.begin(), traced.nodes.end(), by_extents)) return lower(traced);
   const std::string circumstances =
-      cat(backend.name(), " ", options.compute, options.states == States::frozen ? " frozen" : "");
+      cat(backend.name(), " ", options.compute, options.states == States::frozen ? " frozen" : "",
+          options.keep_casts ? " keeps casts" : "");
   return passes::shape_families().lowered(traced, circumstances, lower);
 }
 

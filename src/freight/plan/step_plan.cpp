@@ -187,6 +187,7 @@ StepPlan plan_step(const train::Planned& p) {
   size_t largest = 0;
   for (const train::TrainStep::Run& run : p.step) {
     const Plan& plan = *run.plan;
+    add(Part::weights, blocks.of(plan.copy_bytes()));  // in 16 bits
     d.stages.push_back({work_of(plan), static_cast<double>(run.times)});
     d.flops += plan.total_cost().flops * static_cast<double>(run.times);
     d.moved += plan.total_cost().bytes * static_cast<double>(run.times);

@@ -231,7 +231,8 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
   b.kept = std::make_unique<Arena>(b.memory, memory.kept_bytes);
   if (memory.host_bytes > 0) b.host = std::make_unique<Arena>(b.memory, memory.host_bytes, DeviceSide::host);
   const std::vector<Value> state_leaves = g.leaves(Op::state);
-  need_count("run", "states", states.size(), state_leaves.size());
+  need_count("run", "states", states.size(), state_leaves.size() - plan_->kept_casts().size());
+  add_copies(states, options.copies);
   for (size_t i = 0; i < states.size(); ++i) {
     const Value leaf = state_leaves[i];
     if (!states[i] || states[i]->size() < g.type(leaf).bytes()) {
@@ -299,6 +300,20 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
 
 Executable::~Executable() = default;
 
+void Executable::add_copies(std::vector<std::shared_ptr<Storage>>& states,
+                            const std::vector<std::shared_ptr<Storage>>& copies) {
+  if (!plan_->copying()) return;
+  const Graph& making = plan_->copying()->graph();
+  const std::vector<Value> leaves = making.leaves(Op::state);
+  std::vector<std::shared_ptr<Storage>> pairs;
+  for (size_t i = 0; i < plan_->kept_casts().size(); ++i) {
+    pairs.push_back(states[plan_->kept_casts()[i].state]);
+    pairs.push_back(copies.empty() ? Storage::allocate(making.type(leaves[2 * i + 1]).bytes()) : copies[i]);
+    states.push_back(pairs.back());
+  }
+  make_copies_ = std::make_unique<Executable>(plan_->copying(), std::move(pairs));
+}
+
 void Executable::bind(const std::vector<Array>& inputs, const std::vector<Array>& outputs,
                       const std::optional<RandomState>& random) {
   Bound& b = *bound_;
@@ -340,6 +355,7 @@ void Executable::replay(const std::vector<Array>& inputs, const std::vector<Arra
 
 void Executable::run_once_steps() {
   if (prepared_) return;
+  if (make_copies_) make_copies_->run({}, {});
   for (size_t i = 0; i < plan_->once_steps(); ++i) bound_->run_step(i, nullptr);
   prepared_ = true;
 }

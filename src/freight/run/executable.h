@@ -31,6 +31,8 @@ struct RunOptions {
   ArenaLimit limit = {};
   std::vector<int32_t> host_states = {};  // numbers of the states that lie in host memory
   SumCost sums = {};                      // the cost of a sum over ranks, by which gradients are cut into pieces
+  // Weights that the graph updates stay in 16 bits, too, from one run to the next (passes/keep_casts.cpp). See thaw().
+  bool keep_casts = false;
   friend bool operator==(const RunOptions&, const RunOptions&) = default;
 };
 
@@ -64,6 +66,8 @@ class Executable {
   struct Options {
     std::shared_ptr<SharedArena> arena = nullptr;  // null for one of its own
     std::optional<size_t> random_state = {};       // the index of the program's random state, if there is one
+    // For Plan::kept_casts(), in their order; several executables may share them. Empty: memory of its own.
+    std::vector<std::shared_ptr<Storage>> copies = {};
   };
   // `states` in the order of graph.leaves(Op::state): storage whose address stays bound.
   Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared_ptr<Storage>> states)
@@ -88,13 +92,16 @@ class Executable {
     std::optional<RandomState> random = {};  // Context
   };
   static void run_together(const std::vector<Joint>& all, Collectives& collectives);
-  // Call after frozen states have changed: the next run recomputes what depends on them.
+  // Call after others have changed frozen states, or states of which the plan keeps copies: the next run recomputes
+  // what depends on them.
   void thaw() { prepared_ = false; }
   const Plan& plan() const { return *plan_; }
 
  private:
   void bind(const std::vector<Array>& inputs, const std::vector<Array>& outputs,
             const std::optional<RandomState>& random);
+  // Appends the copies to the states, and prepares what makes them.
+  void add_copies(std::vector<std::shared_ptr<Storage>>& states, const std::vector<std::shared_ptr<Storage>>& copies);
   void run_once_steps();  // unless they have run
   static void sum_together(const std::vector<Joint>& all, size_t number, Collectives& collectives);
   // Binds, runs the steps that run once, then work().
@@ -104,7 +111,8 @@ class Executable {
   struct Bound;
   std::shared_ptr<const Plan> plan_;
   std::unique_ptr<Bound> bound_;
-  bool prepared_ = false;  // the steps that run once have run
+  std::unique_ptr<Executable> make_copies_;  // of Plan::copying(); null where there are none
+  bool prepared_ = false;                    // that has run, and the steps that run once
 };
 
 }  // namespace freight

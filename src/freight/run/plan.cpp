@@ -139,6 +139,7 @@ Plan::Plan(const Graph& graph, const RunOptions& options, Measure measure) : sou
     best_limit = limit;
   }
   if (arena_bytes() > best) lower(device, best_limit, rule);
+  plan_copying();
   // The passes leave their garbage in the heap, where the arena of a large plan does not fit in.
   if (memory_.arena_bytes > kStreamBytes) malloc_trim(0);
   planned_graphs().add(hash);
@@ -162,7 +163,8 @@ void Plan::lower(Backend& device, size_t limit, ChoiceRule& rule) {
                                       .states = states,
                                       .limit = within,
                                       .host_states = options.host_states,
-                                      .sums = options.sums});
+                                      .sums = options.sums,
+                                      .keep_casts = options.keep_casts});
   placed_ = passes::layout(lowered, device, {states, options.deterministic, &rule});
   const ByNode<bool> once = passes::once_steps(placed_, states);
   steps_.clear();
@@ -207,6 +209,30 @@ void Plan::lower(Backend& device, size_t limit, ChoiceRule& rule) {
   device.finish_plan();
   memory_ = passes::memory(placed_, device, {std::move(scratch), once, options.limit});
   last_copies_ = order_queues(steps_, placed_, memory_);
+}
+
+void Plan::plan_copying() {
+  kept_casts_ = passes::kept_casts_of(placed_.graph, source_.leaves(Op::state).size());
+  if (kept_casts_.empty()) return;
+  const std::vector<Value> states = source_.leaves(Op::state);
+  Graph g;
+  for (const passes::KeptCast& k : kept_casts_) {
+    const Type& type = source_.type(states[k.state]);
+    const Value state = g.add(Op::state, LeafAttrs{"", type}, {})[0];
+    const Value copy = g.add(Op::state, LeafAttrs{"", {k.dtype, type.shape}}, {})[0];
+    g.updates.push_back({copy, g.add(Op::cast, CastAttrs{k.dtype}, {state})[0]});
+  }
+  copying_ =
+      std::make_shared<const Plan>(g, RunOptions{.backend = options_.backend, .deterministic = options_.deterministic});
+}
+
+size_t Plan::copy_bytes() const {
+  const std::vector<Value> states = source_.leaves(Op::state);
+  size_t sum = 0;
+  for (const passes::KeptCast& k : kept_casts_) {
+    sum += Type{k.dtype, source_.type(states[k.state]).shape}.bytes();
+  }
+  return sum;
 }
 
 Cost Plan::total_cost() const {

@@ -8,6 +8,7 @@
 
 #include "freight/backend/backend.h"
 #include "freight/base/device_memory.h"
+#include "freight/passes/passes.h"
 #include "freight/passes/placement.h"
 #include "freight/run/executable.h"
 
@@ -45,6 +46,11 @@ class Plan {
   size_t host_bytes() const { return memory_.host_bytes; }  // of the arena in host memory
   size_t kept_bytes() const { return memory_.kept_bytes; }  // of what the steps that run once leave
   size_t lower_bound_bytes() const { return memory_.lower_bound_bytes; }
+  // The copies of states that lie in memory of the executable, or of several, their bytes, and the plan that makes them
+  // anew: its states are the copied one and the copy, for each. Null where there are none.
+  const std::vector<passes::KeptCast>& kept_casts() const { return kept_casts_; }
+  size_t copy_bytes() const;
+  const std::shared_ptr<const Plan>& copying() const { return copying_; }
   // The number of kernels chosen without measuring that measuring might change, and of runs after which it pays.
   size_t guesses() const { return guesses_; }
   int64_t runs_to_measure() const { return runs_to_measure_; }
@@ -56,11 +62,14 @@ class Plan {
  private:
   // Does all the work of the constructor, with the activations' live bytes within `limit` if the options require it.
   void lower(Backend& device, size_t limit, ChoiceRule& rule);
+  void plan_copying();
   Graph source_;
   RunOptions options_;
   PlacedGraph placed_;
   MemoryPlan memory_;
   std::vector<PlanStep> steps_;
+  std::vector<passes::KeptCast> kept_casts_;
+  std::shared_ptr<const Plan> copying_;
   size_t once_steps_ = 0, guesses_ = 0;
   int64_t runs_to_measure_ = 0;
   std::vector<int32_t> last_copies_;

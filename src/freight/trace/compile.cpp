@@ -77,6 +77,16 @@ std::string signature_text(std::span<const Argument> arguments) {
 
 }  // namespace
 
+// A copy of a variable in 16 bits, which all plans of a function share.
+struct VariableCopy {
+  std::shared_ptr<trace::VariableImpl> variable;
+  std::shared_ptr<Storage> elements;
+  // VariableImpl::changes() of the elements that it is a copy of; 0: of none.
+  uint64_t of = 0;
+
+  bool stands() const { return of == variable->changes() && !variable->lent(); }
+};
+
 struct CompiledFunction::Lowered {
   std::vector<Type> signature;
   std::vector<size_t> lengths, result_lengths;  // of the vectors among arguments and results
@@ -87,6 +97,8 @@ struct CompiledFunction::Lowered {
   int64_t runs = 0;
   std::vector<Array> inputs, outputs;  // lists handed to the executable, kept to allocate nothing
   std::vector<std::shared_ptr<trace::VariableImpl>> assigned;
+  std::vector<VariableCopy*> copies;
+  std::vector<uint64_t> changes;  // of their variables before a run
   std::vector<OutputPool> pools;
   std::vector<Tensor> results;
   uint64_t ties = trace::tie_count();  // when its variables were last looked at
@@ -130,6 +142,8 @@ struct CompiledFunction::State {
   CompileOptions options;
   std::vector<std::unique_ptr<Lowered>> lowered;               // most recently used last
   std::map<std::string, std::shared_ptr<SharedArena>> arenas;  // by device
+  std::map<std::pair<const trace::VariableImpl*, DType>, VariableCopy> copies;
+  bool lends_executables = false;  // what others run changes variables unseen
   size_t traces = 0;
 
   // Makes the plan, or makes it again where it was guessed and `measure` asks for more.
@@ -143,6 +157,7 @@ struct CompiledFunction::State {
     run.frozen = options.frozen;
     run.limit = options.limit;
     run.sums = options.sums;
+    run.keep_casts = !options.frozen;
     const auto& variables = l.tape->variables();
     for (size_t i = 0; i < variables.size(); ++i) {
       if (variables[i]->on_host) run.host_states.push_back(static_cast<int32_t>(i));
@@ -167,6 +182,16 @@ struct CompiledFunction::State {
     const auto random = std::find(variables.begin(), variables.end(), rng_state().impl());
     Executable::Options memory{.arena = arena};
     if (random != variables.end()) memory.random_state = static_cast<size_t>(random - variables.begin());
+    l.copies.clear();
+    for (const passes::KeptCast& k : l.plan->kept_casts()) {
+      VariableCopy& copy = copies[{variables[k.state].get(), k.dtype}];
+      if (!copy.elements) {
+        copy.variable = variables[k.state];
+        copy.elements = Storage::allocate(Type{k.dtype, copy.variable->type.shape}.bytes());
+      }
+      l.copies.push_back(&copy);
+      memory.copies.push_back(copy.elements);
+    }
     l.executable = std::make_unique<Executable>(l.plan, l.tape->state_storages(), std::move(memory));
     l.inputs.assign(l.signature.size(), Array());
     for (const Array& a : l.tape->captured()) l.inputs.push_back(a);
@@ -185,7 +210,7 @@ struct CompiledFunction::State {
     for (const auto& l : lowered) {
       if (l->plan) {
         steps += l->plan->steps().size();
-        bytes += l->plan->kept_bytes() + l->plan->host_bytes();
+        bytes += l->plan->kept_bytes() + l->plan->host_bytes() + l->plan->copy_bytes();
       }
       for (const OutputPool& p : l->pools) bytes += p.kept.size() * p.type.bytes();
     }
@@ -289,6 +314,7 @@ std::shared_ptr<const Plan> CompiledFunction::plan(const Request& request) {
 
 Executable& CompiledFunction::executable(const Request& request) {
   const std::lock_guard lock(alive(state_).mutex);
+  state_->lends_executables = true;
   return state_->executable(lower(request), Measure::now);
 }
 
@@ -296,7 +322,7 @@ std::vector<Array> CompiledFunction::states(const Request& request) {
   const std::lock_guard lock(alive(state_).mutex);
   std::vector<Array> arrays;
   for (const auto& v : lower(request).tape->variables()) {
-    arrays.emplace_back(v->type.dtype, v->type.shape, v->materialize());
+    arrays.emplace_back(v->type.dtype, v->type.shape, v->lend());
   }
   return arrays;
 }
@@ -330,7 +356,18 @@ CompiledFunction::Results CompiledFunction::call(const Request& request, const C
       const std::lock_guard history(trace::history_mutex());
       for (const auto& v : l.assigned) v->supersede();
     }
+    const bool stand = std::all_of(l.copies.begin(), l.copies.end(), [](const VariableCopy* c) { return c->stands(); });
+    if (!stand || (state_->lends_executables && !l.copies.empty())) run.thaw();
+    std::vector<uint64_t>& before = l.changes;
+    before.clear();
+    for (VariableCopy* c : l.copies) {
+      before.push_back(c->variable->lent() ? 0 : c->variable->changes());
+      c->of = 0;  // where the run fails
+    }
     run.run(l.inputs, l.outputs, context);
+    for (const auto& v : l.assigned) v->count_change();
+    // The run has changed each of these variables once, and its copy with it.
+    for (size_t i = 0; i < l.copies.size(); ++i) l.copies[i]->of = before[i] == 0 ? 0 : before[i] + 1;
   }
   l.runs += context.times;
   for (size_t i = 0; i < count; ++i) l.inputs[i] = Array();  // the caller may reuse its batch

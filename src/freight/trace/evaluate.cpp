@@ -186,6 +186,7 @@ void Trace::execute(Live& live) {
   for (size_t i = 0; i < states_.size(); ++i) {
     const StateUse& s = states_[i];
     const auto& own = s.variable->materialize();
+    if (s.assigned()) s.variable->count_change();
     if (s.assigned() && storages[i] != own) parallel_copy(own->data(), storages[i]->data(), s.variable->type.bytes());
   }
   const std::lock_guard history(history_mutex());

@@ -95,6 +95,12 @@ struct VariableImpl {
   // of threads may ask.
   enum class Fill : uint8_t { draw, none };
   const std::shared_ptr<Storage>& materialize(Fill how = Fill::draw);
+  // The elements for the host, who may write them while anybody holds the block that this returns.
+  std::shared_ptr<Storage> lend();
+  bool lent() const;
+  // How often the elements were changed, or lent. Plans that keep copies of them compare it.
+  uint64_t changes() const { return changes_; }
+  void count_change() { ++changes_; }
   // Uses this block, which nobody has asked for yet, for the elements.
   void bind(std::shared_ptr<Storage> elements);
   // Forgets the elements, which nobody uses.
@@ -108,6 +114,8 @@ struct VariableImpl {
   std::shared_ptr<Storage> storage_;
   std::atomic<bool> made_{false};
   std::shared_ptr<Version> version_;  // null until somebody asks
+  std::atomic<uint64_t> changes_{1};
+  std::weak_ptr<void> lent_;
 };
 
 // A variable inside one trace.

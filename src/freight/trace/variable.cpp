@@ -162,6 +162,7 @@ void overwrite(trace::VariableImpl& v, const std::shared_ptr<Storage>& storage, 
     const std::lock_guard lock(trace::history_mutex());
     v.supersede();
   }
+  v.count_change();
   write(storage->data());
 }
 
@@ -191,12 +192,38 @@ const std::shared_ptr<Storage>& trace::VariableImpl::materialize(Fill how) {
   return storage_;
 }
 
+namespace {
+// For all variables: it is held for an instant only.
+std::mutex& lending_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+}  // namespace
+
+std::shared_ptr<Storage> trace::VariableImpl::lend() {
+  const std::shared_ptr<Storage>& elements = materialize();
+  const std::lock_guard lock(lending_mutex());
+  count_change();
+  std::shared_ptr<void> holders = lent_.lock();
+  if (!holders) {
+    holders = std::make_shared<std::shared_ptr<Storage>>(elements);
+    lent_ = holders;
+  }
+  return {std::move(holders), elements.get()};
+}
+
+bool trace::VariableImpl::lent() const {
+  const std::lock_guard lock(lending_mutex());
+  return !lent_.expired();
+}
+
 void trace::VariableImpl::bind(std::shared_ptr<Storage> elements) {
   storage_ = std::move(elements);
   made_.store(true, std::memory_order_release);
 }
 
 void trace::VariableImpl::release() {
+  count_change();
   made_.store(false, std::memory_order_release);
   storage_.reset();
 }
@@ -336,7 +363,7 @@ Array Variable::array() const {
   need("array");
   refuse_while_tracing("array", *this);
   trace::flush();
-  return Array(impl()->type.dtype, impl()->type.shape, impl()->materialize());
+  return Array(impl()->type.dtype, impl()->type.shape, impl()->lend());
 }
 
 void Variable::set(const Array& value) const {
