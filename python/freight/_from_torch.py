@@ -1,49 +1,379 @@
-"""Modules of PyTorch as Freight's, for networks that are made of layers which both have."""
+"""Modules of PyTorch as Freight's. Layers that both have become layers; of a class with a forward of its own, torch.fx gives the
+operations, which are run by _torch_functions.py's table. Only the conversion needs torch."""
+from . import _array_api as xp
 from . import nn
-from ._module import Layer, Sequential
+from ._module import AttentionLayer, Layer, Module, RecurrentLayer
+from ._torch_functions import FIXED, FUNCTIONS, OPERATORS
+from ._transformer import _ACTIVATIONS
 
-# Settings of PyTorch's layers that Freight's lack, with the value that means what these do.
+# Settings of PyTorch's layers that Freight's may lack, with the value that means what these do.
 _FIXED = {"padding_mode": "zeros", "return_indices": False, "affine": True, "track_running_stats": True, "elementwise_affine": True,
-          "batch_first": True, "proj_size": 0, "max_norm": None, "scale_grad_by_freq": False, "sparse": False, "beta": 1,
-          "bias_k": None, "bias_v": None, "add_zero_attn": False}
+          "proj_size": 0, "max_norm": None, "scale_grad_by_freq": False, "sparse": False, "beta": 1, "threshold": 20, "bias_k": None,
+          "bias_v": None, "add_zero_attn": False}
+
+# Functions and methods whose results may share the memory of their first argument.
+_VIEWS = ("view", "reshape", "flatten", "transpose", "permute", "unsqueeze", "squeeze", "select", "narrow", "expand", "getitem", "t")
 
 
 def from_torch(module):
-    """The torch module with its weights, modes and frozen parameters: a layer that both libraries have, or a torch.nn.Sequential
-    of such. A class with a forward of its own is refused: write it with freight.nn, and load its state_dict()."""
-    return _converted(module, "")
-
-
-def _converted(module, path):
-    kind = type(module).__name__
-    place = f"from_torch: {path or 'the module'} ({kind})"
-    if not type(module).__module__.startswith("torch.nn."):
-        raise TypeError(f"{place} has a forward of its own: expected layers of torch.nn and Sequential; write the class with "
-                        "freight.nn, and load the state_dict()")
-    if kind == "Sequential":
-        found = Sequential({name: _converted(m, f"{path}.{name}" if path else name) for name, m in module.named_children()})
-        if not module.training:
-            modes = [(child, child.training) for child in found]
-            found.eval()
-            for child, mode in modes:
-                child.train(mode)
-        return found
-    cls = getattr(nn, kind, None)
-    if not (isinstance(cls, type) and issubclass(cls, Layer)):
-        raise TypeError(f"{place} is no layer of freight.nn")
-    for name, needed in _FIXED.items():
-        if getattr(module, name, needed) != needed:
-            raise ValueError(f"{place}: expected {name}={needed!r}, got {getattr(module, name)!r}")
-    settings = {name: getattr(module, name) for name in cls._keys if name != "bias" and hasattr(module, name)}
-    if "bias" in cls._keys:
-        settings["bias"] = any("bias" in name for name, _ in module.named_parameters())
-    texts = [name for name, value in settings.items() if isinstance(value, str) and isinstance(cls._usual.get(name), int)]
-    if texts:
-        raise ValueError(f"{place}: expected a number for {texts[0]}, got {settings[texts[0]]!r}")
-    layer = cls(**settings)
-    layer.load_state_dict(module.state_dict())
+    """The torch module with its weights, modes and frozen parameters, and the names of its state_dict. A class with a forward of
+    its own is traced by torch.fx, in training and in evaluation: its parameters without a default are the inputs, the others
+    keep their defaults. Branches on the values of tensors are refused, and `x += y` counts as x = x + y."""
+    converted = _Conversion(module).root
+    names = {name for name, _, _ in converted._node().state()}
+    unusual = {name for name, value in module.state_dict().items() if not value.is_floating_point()}
+    converted.load_state_dict({k: v for k, v in module.state_dict().items() if k in names or k not in unusual})
     frozen = {name for name, p in module.named_parameters() if not p.requires_grad}
-    for name, p in layer.named_parameters():
+    for name, p in converted.named_parameters():
         if name in frozen:
             p.requires_grad = False
-    return layer.train(module.training)
+    ours = dict(converted.named_modules())
+    for path, part in module.named_modules():  # outer ones first
+        if path in ours:
+            ours[path].train(part.training)
+    return converted
+
+
+class TimeFirst(Module):
+    """A layer of (T, N, C), as PyTorch's recurrent layers and attention are without batch_first. Its parameters are the layer's."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.__dict__["_inside"] = layer
+
+    def _parts(self):
+        return [("", self._inside._built())]
+
+    def __getattr__(self, name):
+        if name[:1] == "_":
+            raise AttributeError(name)
+        return getattr(self._inside, name)
+
+    def forward(self, x, *others, **keywords):
+        if isinstance(self._inside, AttentionLayer):
+            others = [o.swapaxes(0, 1) for o in others[:2]] + list(others[2:])
+            keywords = {k: v.swapaxes(0, 1) if k in ("key", "value") else v for k, v in keywords.items()}
+        y, more = self._inside(x.swapaxes(0, 1), *others, **keywords)
+        return y.swapaxes(0, 1), more
+
+    def extra_repr(self):
+        return repr(self._inside)
+
+
+class Traced(Module):
+    """A network that from_torch has traced: `program` has its inputs, the steps (kind, name, target, arguments, keywords, place)
+    and the result, for training and for evaluation."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.programs, self.constants = kind, {}, {}
+
+    def forward(self, *arguments):
+        inputs, steps, result = self.programs[self.training]
+        if len(arguments) != len(inputs):
+            raise TypeError(f"{self.kind}: expected {len(inputs)} inputs ({', '.join(inputs)}), got {len(arguments)}")
+        values = dict(zip(inputs, arguments))
+        for kind, name, target, given, keywords, place in steps:
+            given, keywords = _with(values, given), _with(values, keywords)
+            try:
+                if kind == "module":
+                    values[name] = self.get_submodule(target)(*given, **keywords)
+                elif kind == "state":
+                    values[name] = self._state(target)
+                elif kind == "operator":
+                    values[name] = OPERATORS[target](*given)
+                else:
+                    values[name] = (target if kind == "python" else FUNCTIONS[target])(*given, **keywords)
+            except (TypeError, ValueError, IndexError) as error:
+                raise type(error)(f"{place}: {target}: {error}") from error
+        return _with(values, result)
+
+    def _state(self, path):
+        if path in self.constants:
+            return self.constants[path]
+        owner, _, name = path.rpartition(".")
+        return getattr(self.get_submodule(owner), name)
+
+    def extra_repr(self):
+        return self.kind
+
+
+class _Value(str):
+    """The name of a value in a program."""
+
+
+def _with(values, x):
+    """Arguments with the values that they name."""
+    if isinstance(x, _Value):
+        return values[x]
+    if isinstance(x, slice):
+        return slice(*(_with(values, part) for part in (x.start, x.stop, x.step)))
+    if isinstance(x, (list, tuple)):
+        return type(x)(_with(values, part) for part in x)
+    return {k: _with(values, part) for k, part in x.items()} if isinstance(x, dict) else x
+
+
+class _Conversion:
+    """The conversion of one module; `root` is the result. Parts that occur twice are converted once."""
+
+    def __init__(self, module):
+        self.done, self.constants = {}, {}
+        owners = {}
+        for name, p in module.named_parameters(remove_duplicate=False):
+            owner, _, _ = name.rpartition(".")
+            first = owners.setdefault(id(p), (name, module.get_submodule(owner)))
+            if first[1] is not module.get_submodule(owner):
+                raise ValueError(f"from_torch: {name} and {first[0]} are one parameter of two modules: expected parameters of their own")
+        self.root = self.layer(module, "") or self.traced(module)
+
+    @staticmethod
+    def place(module, path):
+        return f"from_torch: {path or 'the module'} ({type(module).__name__})"
+
+    # Layers.
+
+    def layer(self, module, path):
+        """What computes as the module does, or None where it must be traced."""
+        if id(module) in self.done:
+            return self.done[id(module)]
+        kind = type(module).__name__
+        if not type(module).__module__.startswith("torch.nn."):
+            return None
+        if kind == "Sequential":
+            return self.sequential(module, path)
+        if kind == "TransformerEncoder":
+            layers = [self.layer(m, f"{path}.layers.{i}".lstrip(".")) for i, m in enumerate(module.layers)]
+            norm = module.norm and self.layer(module.norm, f"{path}.norm".lstrip("."))
+            found = nn.TransformerEncoder(layers[0], 0, norm)
+            found.layers.extend(layers)
+        elif kind == "TransformerEncoderLayer":
+            found = self.encoder_layer(module, path)
+        else:
+            cls = getattr(nn, kind, None)
+            if not (isinstance(cls, type) and issubclass(cls, Layer)):
+                return None
+            found = self.known(cls, module, path)
+        return self.done.setdefault(id(module), found)
+
+    def sequential(self, module, path):
+        parts = {name: self.layer(m, f"{path}.{name}" if path else name) for name, m in module.named_children()}
+        if any(p is None or isinstance(p, (TimeFirst, RecurrentLayer, AttentionLayer)) for p in parts.values()):
+            return None
+        return nn.Sequential(parts)
+
+    def known(self, cls, module, path):
+        place = self.place(module, path)
+        for name, needed in _FIXED.items():
+            if name not in cls._keys and getattr(module, name, needed) != needed:
+                raise ValueError(f"{place}: expected {name}={needed!r}, got {getattr(module, name)!r}")
+        settings = {name: getattr(module, name) for name in cls._keys if name != "bias" and hasattr(module, name)}
+        if "bias" in cls._keys:
+            settings["bias"] = any("bias" in name for name, _ in module.named_parameters())
+        texts = [name for name, value in settings.items() if isinstance(value, str) and isinstance(cls._usual.get(name), int)]
+        if texts:
+            raise ValueError(f"{place}: expected a number for {texts[0]}, got {settings[texts[0]]!r}")
+        layer = cls(**settings)
+        time_first = isinstance(layer, (RecurrentLayer, AttentionLayer)) and not module.batch_first
+        return TimeFirst(layer) if time_first else layer
+
+    def encoder_layer(self, module, path):
+        import torch.nn.functional as functional
+
+        place = self.place(module, path)
+        names = [name for name in _ACTIVATIONS if module.activation is getattr(functional, name)]
+        if not names:
+            raise ValueError(f"{place}: expected the activation \"relu\" or \"gelu\", got {module.activation!r}")
+        if module.linear1.bias is None:
+            raise ValueError(f"{place}: expected bias=True, got False")
+        rates = {m.p for m in (module.dropout, module.dropout1, module.dropout2)} | {module.self_attn.dropout}
+        if len(rates) > 1:
+            raise ValueError(f"{place}: expected one rate of dropout, got {sorted(rates)}")
+        return nn.TransformerEncoderLayer(
+            module.self_attn.embed_dim, module.self_attn.num_heads, module.linear1.out_features, module.dropout.p, names[0],
+            module.norm1.eps, batch_first=module.self_attn.batch_first, norm_first=module.norm_first)
+
+    # Networks with a forward of their own.
+
+    def traced(self, module):
+        found = Traced(type(module).__name__)
+        if not list(module.children()) and type(module).__module__.startswith("torch.nn."):
+            raise TypeError(f"{self.place(module, '')} is no layer of freight.nn")
+        self.copy(module, "", found)
+        modes = [(m, m.training) for m in module.modules()]
+        try:
+            for training in (True, False):
+                for m, _ in modes:
+                    m.training = training
+                found.programs[training] = self.program(module)
+        finally:
+            for m, mode in modes:
+                m.training = mode
+        found.constants = self.constants
+        return found
+
+    def copy(self, module, path, into):
+        """The tree of modules, with the parameters that own classes have."""
+        saved = module.state_dict()
+        for name, value in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+            if name in saved and value.is_floating_point():
+                held = nn.Parameter if name in dict(module.named_parameters(recurse=False)) else nn.Buffer
+                setattr(into, name, held(xp.zeros(tuple(value.shape))))
+        for name, child in module.named_children():
+            below = f"{path}.{name}" if path else name
+            part = self.layer(child, below)
+            if part is None:
+                part = {"Sequential": nn.Sequential, "ModuleList": nn.ModuleList, "ModuleDict": nn.ModuleDict}.get(
+                    type(child).__name__, Module)()
+                self.copy(child, below, part)
+            into.add_module(name, part)
+
+    def program(self, module):
+        import torch
+
+        done, place, where = self.done, self.place, []
+
+        class Tracer(torch.fx.Tracer):
+            record_stack_traces = True
+
+            def is_leaf_module(self, m, path):
+                return id(m) in done
+
+            def create_args_for_root(self, function, is_module, concrete_args=None):
+                import inspect
+
+                inputs = []
+                for p in list(inspect.signature(function).parameters.values())[1:]:
+                    if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+                        raise TypeError(f"{place(self.root, '')}: expected named parameters of forward, got {p}")
+                    if p.default is p.empty:
+                        inputs.append(self.create_proxy("placeholder", p.name, (), {}))
+                return function, [self.root, *inputs]
+
+            def call_module(self, m, forward, args, kwargs):
+                try:
+                    return super().call_module(m, forward, args, kwargs)
+                except Exception:
+                    where.append((m, self.path_of_module(m)))
+                    raise
+
+        try:
+            graph = Tracer().trace(module)
+        except Exception as error:
+            part, path = where[0] if where else (module, "")
+            what = " is no layer of freight.nn" if type(part).__module__.startswith("torch.nn.") else ""
+            raise TypeError(f"{place(part, path)}{what}: torch.fx cannot trace its forward: {error}") from error
+        inputs, steps, result, renamed = [], [], None, {}
+        for node in graph.nodes:
+            arguments = self.plain(node.args, renamed), self.plain(node.kwargs, renamed)
+            if node.op == "placeholder":
+                inputs.append(node.name)
+            elif node.op == "output":
+                result = arguments[0][0]
+            elif node.op == "call_function" and node.target is torch._assert:
+                continue
+            else:
+                if self.changes(node, module):  # from here on the input's name means what the operation has made of it
+                    renamed[self.changed(node, renamed)] = node.name
+                steps.append((*self.step(node, module, *arguments), self.where(node, module)))
+        return inputs, steps, result
+
+    def plain(self, x, renamed):
+        """Arguments without torch: names of values, numbers, and their lists."""
+        import torch
+
+        if isinstance(x, torch.fx.Node):
+            name = x.name
+            while name in renamed:
+                name = renamed[name]
+            return _Value(name)
+        if isinstance(x, slice):
+            return slice(*(self.plain(part, renamed) for part in (x.start, x.stop, x.step)))
+        if isinstance(x, (list, tuple)):
+            return (list if isinstance(x, list) else tuple)(self.plain(part, renamed) for part in x)
+        if isinstance(x, dict):
+            return {k: self.plain(part, renamed) for k, part in x.items()}
+        if isinstance(x, torch.dtype):
+            return getattr(xp, str(x).removeprefix("torch."))
+        return None if isinstance(x, torch.memory_format) else x
+
+    @staticmethod
+    def changes(node, module):
+        """Whether the operation writes to its first input."""
+        if node.op == "call_module":
+            return getattr(module.get_submodule(node.target), "inplace", False)
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        return node.kwargs.get("inplace", False) or name[-1:] == "_" and name[-2:] != "__" and name not in OPERATORS
+
+    def changed(self, node, renamed):
+        """The name of the input that is changed. Another array may share its memory: that is refused if it is read again."""
+        first = base = node.args[0] if node.args else node.kwargs["input"]
+        while getattr(base.target, "__name__", base.target) in _VIEWS and base.args:
+            base = base.args[0]
+        following, later = node.next, False
+        while following.op != "root":
+            later = later or (base is not first and base in following.all_input_nodes)
+            following = following.next
+        if later:
+            raise TypeError(f"from_torch: {node.name} changes a view of {base.name}, which is read again: expected no change in place")
+        return self.plain(first, renamed)
+
+    def where(self, node, module):
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        path, kind = stack[-1] if stack else ("", type(module))
+        text = f"{path or type(module).__name__} ({getattr(kind, '__name__', kind)})"
+        lines = [line.strip() for line in (node.stack_trace or "").splitlines() if line.strip().startswith("File ") and "/torch/" not in line]
+        if lines:
+            file, line = lines[-1].split('"')[1], lines[-1].split("line ")[1].split(",")[0]
+            text += f", {file.rsplit('/', 1)[-1]}:{line}"
+        return text
+
+    def step(self, node, module, arguments, keywords):
+        """(kind, name, target, arguments, keywords)"""
+        if node.op == "call_module":
+            return "module", node.name, node.target, arguments, keywords
+        if node.op == "get_attr":
+            return "state", node.name, self.state_of(module, node.target), arguments, keywords
+        target = node.target
+        name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+        source = "" if isinstance(target, str) else getattr(target, "__module__", "") or ""
+        if hasattr(target, "_fields") or source == "math":  # a named tuple; numbers
+            return "python", node.name, target, arguments, keywords
+        if source == "_operator" and name in OPERATORS:
+            return "operator", node.name, name, arguments, keywords
+        known = FUNCTIONS.get(name) and name or (FUNCTIONS.get(name[:-1]) and name[-1:] == "_" and name[:-1])
+        if not known or not (isinstance(target, str) or source.split(".")[0] in ("torch", "torchvision", "builtins")):
+            self.refuse(node, module, f"{source}.{name}" if source else f"Tensor.{name}")
+        self.check(node, module, known, arguments, keywords)
+        return "function", node.name, known, arguments, keywords
+
+    def check(self, node, module, name, arguments, keywords):
+        import inspect
+
+        for needless in ("memory_format", "out", "device", "layout", "requires_grad", "non_blocking"):
+            if keywords.get(needless, 0) is None:
+                del keywords[needless]
+        try:
+            given = inspect.signature(FUNCTIONS[name]).bind(*arguments, **keywords).arguments
+        except TypeError as error:
+            raise TypeError(f"from_torch: {self.where(node, module)}: {name}: {error}") from error
+        for key, needed in FIXED.get(name, {}).items():
+            if given.get(key, needed) != needed:
+                raise ValueError(f"from_torch: {self.where(node, module)}: {name}: expected {key}={needed!r}, got {given[key]!r}")
+
+    def refuse(self, node, module, function):
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        path, kind = stack[-1] if stack else ("", type(module))
+        if getattr(kind, "__module__", "").startswith("torch.nn."):
+            raise TypeError(f"from_torch: {path or 'the module'} ({kind.__name__}) is no layer of freight.nn, and {function} no function "
+                            "of Freight: write the network with freight.nn, and load the state_dict()")
+        raise TypeError(f"from_torch: {self.where(node, module)}: {function} is no function of Freight: write the network with "
+                        "freight.nn, and load the state_dict()")
+
+    def state_of(self, module, path):
+        """The path of a parameter or a buffer; other tensors become constants."""
+        value = module
+        for part in path.split("."):
+            value = getattr(value, part)
+        if path not in module.state_dict() or not value.is_floating_point():
+            self.constants[path] = xp.asarray(value.detach().cpu().numpy(), copy=True)
+        return path
