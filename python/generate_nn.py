@@ -7,22 +7,40 @@ import re
 # declaration. Fields that are not listed follow, as keywords alone.
 TORCH = {
     "Linear": "in_features=in out_features=out bias",
-    "Conv1d": "in_channels=in out_channels=out kernel_size=kernel stride padding dilation groups bias",
-    "Conv2d": "in_channels=in out_channels=out kernel_size=kernel stride padding dilation groups bias",
+    "Conv1d": "in_channels=in out_channels=out kernel_size=kernel stride padding dilation groups bias padding_mode",
+    "Conv2d": "in_channels=in out_channels=out kernel_size=kernel stride padding dilation groups bias padding_mode",
+    "ConvTranspose1d": "in_channels=in out_channels=out kernel_size=kernel stride padding output_padding groups bias dilation",
+    "ConvTranspose2d": "in_channels=in out_channels=out kernel_size=kernel stride padding output_padding groups bias dilation",
+    "MaxPool1d": "kernel_size=kernel stride padding dilation",
     "MaxPool2d": "kernel_size=kernel stride padding dilation",
+    "AvgPool1d": "kernel_size=kernel stride padding ceil_mode count_include_pad",
     "AvgPool2d": "kernel_size=kernel stride padding ceil_mode count_include_pad divisor_override=divisor",
+    "AdaptiveAvgPool1d": "output_size=output",
     "AdaptiveAvgPool2d": "output_size=output",
-    "BatchNorm1d": "num_features=channels eps momentum",
-    "BatchNorm2d": "num_features=channels eps momentum",
-    "LayerNorm": "normalized_shape=shape eps",
+    "AdaptiveMaxPool1d": "output_size=output",
+    "AdaptiveMaxPool2d": "output_size=output",
+    "Upsample": "size scale_factor=factor mode align_corners",
+    "Unflatten": "dim=axis unflattened_size=sizes",
+    "BatchNorm1d": "num_features=channels eps momentum affine",
+    "BatchNorm2d": "num_features=channels eps momentum affine",
+    "InstanceNorm1d": "num_features=channels eps affine",
+    "InstanceNorm2d": "num_features=channels eps affine",
+    "LayerNorm": "normalized_shape=shape eps elementwise_affine=affine bias",
+    "RMSNorm": "normalized_shape=shape eps elementwise_affine=affine",
     "LayerNorm2d": "num_channels=channels eps",
-    "GroupNorm": "num_groups=groups num_channels=channels eps",
+    "GroupNorm": "num_groups=groups num_channels=channels eps affine",
     "Dropout": "p",
     "Flatten": "start_dim=start end_dim=end",
     "Embedding": "num_embeddings=rows embedding_dim=width padding_idx",
     "EmbeddingBag": "num_embeddings=rows embedding_dim=width",
     "LeakyReLU": "negative_slope=slope",
     "Softmax": "dim=axis",
+    "LogSoftmax": "dim=axis",
+    "Softmin": "dim=axis",
+    "GLU": "dim=axis",
+    "Hardshrink": "lambd=lambda",
+    "Softshrink": "lambd=lambda",
+    "PReLU": "num_parameters=channels init=value",
     "LSTM": "input_size=in hidden_size=hidden num_layers=layers",
     "GRU": "input_size=in hidden_size=hidden num_layers=layers",
     "MultiheadAttention": "embed_dim=width num_heads=heads dropout bias kdim=key_width vdim=value_width",
@@ -35,8 +53,13 @@ LOSSES = {
     "SmoothL1Loss": "smooth_l1_loss", "HuberLoss": "huber_loss", "KLDivLoss": "kl_div", "BCEWithLogitsLoss": "bce_with_logits",
 }
 # Settings for which PyTorch says None: the value of the library's declaration that means the same.
-NONE = {("MaxPool2d", "stride"): 0, ("AvgPool2d", "stride"): 0, ("AvgPool2d", "divisor"): 0, ("Embedding", "padding_idx"): -1,
-        ("EmbeddingBag", "padding_idx"): -1, ("MultiheadAttention", "key_width"): 0, ("MultiheadAttention", "value_width"): 0}
+NONE = {("MaxPool1d", "stride"): 0, ("AvgPool1d", "stride"): 0, ("MaxPool2d", "stride"): 0, ("AvgPool2d", "stride"): 0,
+        ("AvgPool1d", "divisor"): 0, ("AvgPool2d", "divisor"): 0, ("Upsample", "size"): 0, ("Upsample", "factor"): 0,
+        ("Upsample", "align_corners"): False, ("Embedding", "padding_idx"): -1,
+        ("EmbeddingBag", "padding_idx"): -1, ("MultiheadAttention", "key_width"): 0, ("MultiheadAttention", "value_width"): 0,
+        ("RMSNorm", "eps"): 1.1920928955078125e-07}
+# Settings of Python that are words: the values of the library's declaration that mean the same.
+WORDS = {("Conv1d", "padding"): {"same": -1, "valid": 0}, ("Conv2d", "padding"): {"same": -1, "valid": 0}}
 # Layers whose calls take and return more than arrays: their classes are in freight/_module.py.
 BASES = {"LSTM": "RecurrentLayer", "GRU": "RecurrentLayer", "MultiheadAttention": "AttentionLayer"}
 WRITTEN = ("Sequential",)  # by hand, in freight/_module.py
@@ -77,7 +100,8 @@ def stub_type(layer, f):
     if f["choices"]:
         return "Literal[" + ", ".join(repr(c) for c in f["choices"]) + "]"
     optional = not f["required"] and default_of(layer, f) == "None"
-    return TYPES[f["kind"]] + (" | None" if optional else "")
+    words = WORDS.get((layer["name"], f["key"]))
+    return (f"Literal[{', '.join(repr(w) for w in words)}] | " if words else "") + TYPES[f["kind"]] + (" | None" if optional else "")
 
 
 def loss_parameter(p):
@@ -102,6 +126,8 @@ def write(core, package, write_stub, stubs):
         usual = {name: None if default_of(t, f) == "None" else f["default"] for name, f, _ in parameters if name in usual}
         lines += ["", f"    _type = {t['name']!r}", f"    _keys: dict[str, str] = {({name: f['key'] for name, f, _ in parameters})!r}",
                   f"    _usual: dict[str, object] = {usual!r}", f"    _containers: dict[str, str] = {containers!r}"]
+        words = {key: values for (name, key), values in WORDS.items() if name == t["name"]}
+        lines += [f"    _words: dict[str, dict[str, int]] = {words!r}"] if words else []
         lines += ["", f"    def __init__({signature(t, lambda n, f: n if f['required'] else f'{n}={default_of(t, f)}')}):",
                   "        self._make(locals())", ""]
         stub.append(f"class {t['name']}({BASES.get(t['name'], 'Layer')}):")

@@ -7,9 +7,8 @@ from ._torch_functions import FIXED, FUNCTIONS, OPERATORS
 from ._transformer import _ACTIVATIONS
 
 # Settings of PyTorch's layers that Freight's may lack, with the value that means what these do.
-_FIXED = {"padding_mode": "zeros", "return_indices": False, "affine": True, "track_running_stats": True, "elementwise_affine": True,
-          "proj_size": 0, "max_norm": None, "scale_grad_by_freq": False, "sparse": False, "beta": 1, "threshold": 20, "bias_k": None,
-          "bias_v": None, "add_zero_attn": False}
+_FIXED = {"padding_mode": "zeros", "return_indices": False, "recompute_scale_factor": None, "proj_size": 0, "max_norm": None,
+          "scale_grad_by_freq": False, "sparse": False, "bias_k": None, "bias_v": None, "add_zero_attn": False}
 
 # Functions and methods whose results may share the memory of their first argument.
 _VIEWS = ("view", "reshape", "flatten", "transpose", "permute", "unsqueeze", "squeeze", "select", "narrow", "expand", "getitem", "t")
@@ -163,13 +162,16 @@ class _Conversion:
 
     def known(self, cls, module, path):
         place = self.place(module, path)
-        for name, needed in _FIXED.items():
+        # BatchNorm always has running statistics, InstanceNorm never.
+        fixed = {**_FIXED, "track_running_stats": not type(module).__name__.startswith("InstanceNorm")}
+        for name, needed in fixed.items():
             if name not in cls._keys and getattr(module, name, needed) != needed:
                 raise ValueError(f"{place}: expected {name}={needed!r}, got {getattr(module, name)!r}")
         settings = {name: getattr(module, name) for name in cls._keys if name != "bias" and hasattr(module, name)}
         if "bias" in cls._keys:
             settings["bias"] = any("bias" in name for name, _ in module.named_parameters())
-        texts = [name for name, value in settings.items() if isinstance(value, str) and isinstance(cls._usual.get(name), int)]
+        texts = [name for name, value in settings.items() if isinstance(value, str) and isinstance(cls._usual.get(name), int)
+                 and value not in cls._words.get(cls._keys[name], ())]
         if texts:
             raise ValueError(f"{place}: expected a number for {texts[0]}, got {settings[texts[0]]!r}")
         layer = cls(**settings)

@@ -521,6 +521,7 @@ class Layer(Module):
     _keys: dict[str, str] = {}  # the name of a setting in Python -> in the declaration
     _usual: dict[str, object] = {}
     _containers: dict[str, str] = {}  # settings that are a layer, or layers
+    _words: dict[str, dict[str, int]] = {}  # settings that may be words, and the values of these in the declaration
 
     def _make(self, given):
         Module.__init__(self)
@@ -540,6 +541,11 @@ class Layer(Module):
                 own["_settings"][key] = list(parts)
             else:
                 own[name] = value
+                words = self._words.get(key, {})
+                if isinstance(value, str) and words:
+                    if value not in words:
+                        raise ValueError(f"{self._type}, {name}: expected numbers or one of {', '.join(words)}, got {value}")
+                    value = words[value]
                 if value is not None:
                     own["_settings"][key] = value
         if not self._modules:

@@ -13,7 +13,7 @@ namespace {
 using nn::Linear;
 using nn::Sequential;
 
-constexpr nn::NormOptions kTransformerNorm{.eps = 1e-6};
+constexpr nn::LayerNormOptions kTransformerNorm{.eps = 1e-6};
 
 Linear xavier(int64_t in, int64_t out) {
   return Linear(in, out, {.init = nn::WeightInit::xavier_uniform, .bias_init = nn::BiasInit::zero});

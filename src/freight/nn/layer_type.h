@@ -256,6 +256,7 @@ std::shared_ptr<const LayerType> declared(const Layer<T>& type) {
   return std::make_shared<const Layer<T>>(type);
 }
 LayerList basic_layers();       // nn/layers.h
+LayerList spatial_layers();     // nn/spatial.h
 LayerList norm_layers();        // nn/norm.h
 LayerList image_layers();       // nn/image_layers.h
 LayerList text_layers();        // nn/text_layers.h

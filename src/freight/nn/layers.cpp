@@ -1,12 +1,15 @@
 // See layers.h.
 #include "freight/nn/layers.h"
 
+#include <algorithm>
+
 #include "freight/base/error.h"
 #include "freight/base/usage.h"
 #include "freight/ops/index.h"
 #include "freight/ops/linalg.h"
 #include "freight/ops/random.h"
 #include "freight/ops/shape.h"
+#include "freight/trace/tracer.h"
 
 namespace freight::nn {
 
@@ -17,12 +20,19 @@ Linear::Linear(const Fields& fields) : fields_(checked<Linear>(fields)) {
 }
 Tensor Linear::forward(const Tensor& x) { return bias.defined() ? linear(x, weight, bias) : linear(x, weight); }
 
-ConvLayer::ConvLayer(const char* type, int spatial, const Fields& f) : type_(type), fields_(f) {
+ConvLayer::ConvLayer(const char* type, int spatial, const Fields& f) : type_(type), spatial_(spatial), fields_(f) {
   for (const int64_t channels : {f.in, f.out})
     need_multiple(type, "channels in and out, by groups", channels, f.groups);
   Shape shape{f.out, f.in / f.groups};
   for (int64_t k : f.kernel.expand(spatial, type, "kernel")) shape.push_back(k);
   need_fit(shape);
+  const bool same = f.padding == Extents(kSamePadding);
+  for (const int64_t v : f.padding.values) {
+    if (v < 0 && !same) fail(ErrorKind::usage, type, "padding must not be negative: got ", f.padding.values);
+  }
+  for (const int64_t v : f.stride.values) {
+    if (same && v != 1) fail(ErrorKind::usage, type, "padding that keeps the sizes needs stride 1, got ", v);
+  }
   weight = parameter("weight", shape, weight_init(f.init, shape, f.deviation));
   weight.set_trainable(!whitens());
   if (f.bias) bias = parameter("bias", {f.out}, bias_init(f.bias_init, shape));
@@ -45,11 +55,73 @@ void ConvLayer::need_fit(const Shape& shape) const {
 }
 Conv1d::Conv1d(const Fields& fields) : ConvLayer("Conv1d", 1, checked<Conv1d>(fields)) {}
 Conv2d::Conv2d(const Fields& fields) : ConvLayer("Conv2d", 2, checked<Conv2d>(fields)) {}
+
+namespace {
+
+// x with elements of its own around it along one axis, `low` before and `high` after.
+Tensor bordered(const char* type, const Tensor& x, int axis, int64_t low, int64_t high, PaddingMode mode) {
+  const int64_t n = x.dim(axis), wider = std::max(low, high);
+  if (wider == 0) return x;
+  const int64_t most = mode == PaddingMode::reflect ? n - 1 : n;
+  if (mode == PaddingMode::replicate ? n == 0 : wider > most) {
+    trace::fail_here(type, "padding of this mode takes at most ", most, " elements of axis ", axis, ", got ", wider,
+                     " for ", x.type());
+  }
+  const auto before = [&] {
+    if (mode == PaddingMode::reflect) return flip(narrow(x, axis, 1, low), axis);
+    return mode == PaddingMode::circular ? narrow(x, axis, n - low, low) : repeat(narrow(x, axis, 0, 1), {low}, axis);
+  };
+  const auto after = [&] {
+    if (mode == PaddingMode::reflect) return flip(narrow(x, axis, n - 1 - high, high), axis);
+    return mode == PaddingMode::circular ? narrow(x, axis, 0, high) : repeat(narrow(x, axis, n - 1, 1), {high}, axis);
+  };
+  std::vector<Tensor> parts;
+  if (low > 0) parts.push_back(before());
+  parts.push_back(x);
+  if (high > 0) parts.push_back(after());
+  return concat(parts, axis);
+}
+
+}  // namespace
+
+ConvLayer::Padded ConvLayer::padded(const Tensor& x) const {
+  const Fields& f = fields_;
+  ConvOptions options{f.stride, f.padding, f.dilation, f.groups};
+  Shape low, high;
+  if (f.padding == Extents(kSamePadding)) {
+    const Shape kernel = f.kernel.expand(spatial_, type_, "kernel"),
+                dilation = f.dilation.expand(spatial_, type_, "dilation");
+    for (int i = 0; i < spatial_; ++i) {
+      const int64_t total = dilation[i] * (kernel[i] - 1);
+      low.push_back(total / 2);
+      high.push_back(total - total / 2);
+    }
+  } else {
+    low = high = f.padding.expand(spatial_, type_, "padding");
+  }
+  options.padding = Extents(low);
+  // A wrong rank is refused by the function, in its words.
+  if (x.rank() != spatial_ + 2 || (f.padding_mode == PaddingMode::zeros && low == high)) return {x, options};
+  options.padding = 0;
+  if (f.padding_mode == PaddingMode::zeros) {
+    Shape before{0, 0}, after{0, 0};
+    for (int i = 0; i < spatial_; ++i) {
+      before.push_back(low[i]);
+      after.push_back(high[i]);
+    }
+    return {pad(x, before, after), options};
+  }
+  Tensor y = x;
+  for (int i = 0; i < spatial_; ++i) y = bordered(type_, y, 2 + i, low[i], high[i], f.padding_mode);
+  return {y, options};
+}
 Tensor Conv1d::forward(const Tensor& x) {
-  return bias.defined() ? conv1d(x, weight, bias, options()) : conv1d(x, weight, options());
+  const Padded p = padded(x);
+  return bias.defined() ? conv1d(p.x, weight, bias, p.options) : conv1d(p.x, weight, p.options);
 }
 Tensor Conv2d::forward(const Tensor& x) {
-  return bias.defined() ? conv2d(x, weight, bias, options()) : conv2d(x, weight, options());
+  const Padded p = padded(x);
+  return bias.defined() ? conv2d(p.x, weight, bias, p.options) : conv2d(p.x, weight, p.options);
 }
 
 PoolLayer::PoolLayer(const Fields& fields) : fields_(fields) {
@@ -57,7 +129,11 @@ PoolLayer::PoolLayer(const Fields& fields) : fields_(fields) {
 }
 MaxPool2d::MaxPool2d(const PoolOptions& options) : PoolLayer(checked<MaxPool2d>(options)) {}
 AvgPool2d::AvgPool2d(const PoolOptions& options) : PoolLayer(checked<AvgPool2d>(options)) {}
+MaxPool1d::MaxPool1d(const PoolOptions& options) : PoolLayer(checked<MaxPool1d>(options)) {}
+AvgPool1d::AvgPool1d(const PoolOptions& options) : PoolLayer(checked<AvgPool1d>(options)) {}
 AdaptiveAvgPool2d::AdaptiveAvgPool2d(const Fields& fields) : fields_(checked<AdaptiveAvgPool2d>(fields)) {}
+Tensor MaxPool1d::forward(const Tensor& x) { return max_pool1d(x, fields()); }
+Tensor AvgPool1d::forward(const Tensor& x) { return avg_pool1d(x, fields()); }
 Tensor MaxPool2d::forward(const Tensor& x) { return max_pool2d(x, fields()); }
 Tensor AvgPool2d::forward(const Tensor& x) { return avg_pool2d(x, fields()); }
 Tensor AdaptiveAvgPool2d::forward(const Tensor& x) { return adaptive_avg_pool2d(x, fields_.output); }
@@ -86,19 +162,23 @@ const char* const kDeviation = "standard deviation of `init` normal and uniform"
 
 template <class Conv>
 std::shared_ptr<const LayerType> conv_layer(const char* name, const char* doc, double (*weight)(const ConvFields&)) {
-  return declared(Layer<Conv>(name, doc)
-                      .size("in", &ConvFields::in, 1, "channels of the input")
-                      .required("out", &ConvFields::out, "channels of the result")
-                      .required("kernel", &ConvFields::kernel, "sizes of the window")
-                      .field("stride", &ConvFields::stride, "steps of the window", kPositive)
-                      .field("padding", &ConvFields::padding, "zeros around the input", kNotNegative)
-                      .field("dilation", &ConvFields::dilation, "distance of the window's elements", kPositive)
-                      .field("groups", &ConvFields::groups, "number of channel groups", kPositive)
-                      .field("bias", &ConvFields::bias, "adds one number per channel")
-                      .choice("init", &ConvFields::init, weight_init_names(), kWeightInit)
-                      .choice("bias_init", &ConvFields::bias_init, bias_init_names(), "initial values of the bias")
-                      .field("deviation", &ConvFields::deviation, kDeviation, kNotNegative)
-                      .weight(weight));
+  return declared(
+      Layer<Conv>(name, doc)
+          .size("in", &ConvFields::in, 1, "channels of the input")
+          .required("out", &ConvFields::out, "channels of the result")
+          .required("kernel", &ConvFields::kernel, "sizes of the window")
+          .field("stride", &ConvFields::stride, "steps of the window", kPositive)
+          .field("padding", &ConvFields::padding, "elements around the input; -1: as many as keep its sizes",
+                 {.least = kSamePadding})
+          .field("dilation", &ConvFields::dilation, "distance of the window's elements", kPositive)
+          .field("groups", &ConvFields::groups, "number of channel groups", kPositive)
+          .field("bias", &ConvFields::bias, "adds one number per channel")
+          .choice("init", &ConvFields::init, weight_init_names(), kWeightInit)
+          .choice("bias_init", &ConvFields::bias_init, bias_init_names(), "initial values of the bias")
+          .field("deviation", &ConvFields::deviation, kDeviation, kNotNegative)
+          .choice("padding_mode", &ConvFields::padding_mode, {"zeros", "reflect", "replicate", "circular"},
+                  "the elements around the input: zeros, or its own mirrored, at its border, at its other end")
+          .weight(weight));
 }
 
 template <class Pool>
@@ -109,9 +189,9 @@ std::shared_ptr<const LayerType> pool_layer(const char* name, const char* doc) {
       .field("padding", &PoolOptions::padding, "around the input", kNotNegative)
       .field("ceil_mode", &PoolOptions::ceil_mode, "also windows that start inside the input and extend beyond it")
       .field("count_include_pad", &PoolOptions::count_include_pad, "averages count the padding");
-  if constexpr (std::is_same_v<Pool, MaxPool2d>)
+  if constexpr (std::is_same_v<Pool, MaxPool1d> || std::is_same_v<Pool, MaxPool2d>)
     layer.field("dilation", &PoolOptions::dilation, "from one element of a window to the next", kPositive);
-  if constexpr (std::is_same_v<Pool, AvgPool2d>)
+  if constexpr (std::is_same_v<Pool, AvgPool1d> || std::is_same_v<Pool, AvgPool2d>)
     layer.field("divisor", &PoolOptions::divisor, "divides the sum of each window; 0: the number of its elements",
                 kNotNegative);
   return declared(layer);
@@ -142,6 +222,8 @@ LayerList basic_layers() {
               .weight([](const LinearFields& f) { return static_cast<double>(f.in) * static_cast<double>(f.out); })),
       conv_layer<Conv1d>("Conv1d", "(N, in, L) to (N, out, L')", conv_weight<1>),
       conv_layer<Conv2d>("Conv2d", "(N, in, H, W) to (N, out, H', W')", conv_weight<2>),
+      pool_layer<MaxPool1d>("MaxPool1d", "the largest number of each window of (N, C, L)"),
+      pool_layer<AvgPool1d>("AvgPool1d", "the mean of each window of (N, C, L)"),
       pool_layer<MaxPool2d>("MaxPool2d", "the largest number of each window of (N, C, H, W)"),
       pool_layer<AvgPool2d>("AvgPool2d", "the mean of each window of (N, C, H, W)"),
       declared(Layer<AdaptiveAvgPool2d>("AdaptiveAvgPool2d",

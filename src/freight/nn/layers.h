@@ -31,15 +31,19 @@ class Linear : public Module {
   Fields fields_;
 };
 
+// The elements around an image: zeros, or its own, mirrored, of its border, or of its other end.
+enum class PaddingMode { zeros, reflect, replicate, circular };
+inline constexpr int64_t kSamePadding = -1;  // a convolution's padding that keeps the sizes; needs stride 1
 struct ConvLayerOptions {
-  Extents stride = 1;                       // steps of the window
-  Extents padding = 0;                      // zeros on either side
-  Extents dilation = 1;                     // distance of the window's elements
-  int64_t groups = 1;                       // channels are joined within groups only
-  bool bias = true;                         // whether there is one
-  WeightInit init = WeightInit::standard;   // of the weight
-  BiasInit bias_init = BiasInit::standard;  // of the bias
-  double deviation = kNormalDeviation;      // of init normal and uniform
+  Extents stride = 1;                             // steps of the window
+  Extents padding = 0;                            // elements on either side, or kSamePadding
+  Extents dilation = 1;                           // distance of the window's elements
+  int64_t groups = 1;                             // channels are joined within groups only
+  bool bias = true;                               // whether there is one
+  WeightInit init = WeightInit::standard;         // of the weight
+  BiasInit bias_init = BiasInit::standard;        // of the bias
+  double deviation = kNormalDeviation;            // of init normal and uniform
+  PaddingMode padding_mode = PaddingMode::zeros;  // of the elements that are added
 };
 struct ConvFields : ConvLayerOptions {
   int64_t in = 0, out = 0;  // extents before and behind it
@@ -58,12 +62,17 @@ class ConvLayer : public Module {
  protected:
   // A layer of the named type over so many spatial axes.
   ConvLayer(const char* type, int spatial, const Fields& fields);
-  // of the function
-  ConvOptions options() const { return {fields_.stride, fields_.padding, fields_.dilation, fields_.groups}; }
+  // The input with the elements around it that the function does not add by itself, and the settings for that.
+  struct Padded {
+    Tensor x;
+    ConvOptions options;
+  };
+  Padded padded(const Tensor& x) const;
 
  private:
   void need_fit(const Shape& weight) const;  // what the initializer asks for
   const char* type_;
+  int spatial_;
   Fields fields_;
 };
 // Over one spatial axis: (N, in, L) -> (N, out, L').
@@ -83,7 +92,7 @@ class Conv2d : public ConvLayer {
   Tensor forward(const Tensor& x) override;
 };
 
-// Pools over (N, C, H, W).
+// The settings that pools share.
 class PoolLayer : public Module {
  public:
   using Fields = PoolOptions;
@@ -96,14 +105,28 @@ class PoolLayer : public Module {
  private:
   Fields fields_;
 };
-// The largest elements of windows.
+// The largest elements of windows of (N, C, L).
+class MaxPool1d : public PoolLayer {
+ public:
+  explicit MaxPool1d(const PoolOptions& options);
+  explicit MaxPool1d(const Extents& kernel) : MaxPool1d(PoolOptions{.kernel = kernel}) {}
+  Tensor forward(const Tensor& x) override;
+};
+// The means of windows of (N, C, L).
+class AvgPool1d : public PoolLayer {
+ public:
+  explicit AvgPool1d(const PoolOptions& options);
+  explicit AvgPool1d(const Extents& kernel) : AvgPool1d(PoolOptions{.kernel = kernel}) {}
+  Tensor forward(const Tensor& x) override;
+};
+// The largest elements of windows of (N, C, H, W).
 class MaxPool2d : public PoolLayer {
  public:
   explicit MaxPool2d(const PoolOptions& options);
   explicit MaxPool2d(const Extents& kernel) : MaxPool2d(PoolOptions{.kernel = kernel}) {}
   Tensor forward(const Tensor& x) override;
 };
-// The means of windows.
+// The means of windows of (N, C, H, W).
 class AvgPool2d : public PoolLayer {
  public:
   explicit AvgPool2d(const PoolOptions& options);

@@ -13,6 +13,7 @@
 #include "freight/nn/output_watch.h"
 #include "freight/nn/plugin.h"
 #include "freight/nn/recurrent.h"
+#include "freight/nn/spatial.h"
 #include "freight/nn/state.h"
 #include "freight/nn/text_layers.h"
 #include "freight/nn/whitening.h"

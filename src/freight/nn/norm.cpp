@@ -12,10 +12,21 @@
 
 namespace freight::nn {
 
+namespace {
+
+// The parameter, or the number that it begins with where the layer has none.
+Tensor or_all(const Variable& v, const Shape& shape, double number, const Tensor& x) {
+  return v.defined() ? v.value() : full(shape, number, wide(x.dtype()));
+}
+
+}  // namespace
+
 BatchNorm::BatchNorm(const Fields& fields) : fields_(fields) {
   const Shape shape{fields.channels};
-  weight = parameter("weight", shape, init::constant(1));
-  bias = parameter("bias", shape, init::constant(0));
+  if (fields.affine) {
+    weight = parameter("weight", shape, init::constant(1));
+    bias = parameter("bias", shape, init::constant(0));
+  }
   running_mean = buffer("running_mean", shape, 0);
   running_var = buffer("running_var", shape, 1);
 }
@@ -25,6 +36,7 @@ BatchNorm2d::BatchNorm2d(const Fields& fields) : BatchNorm(checked<BatchNorm2d>(
 
 // True where neither scale nor shift is trained (Variable::set_trainable). A trace that asks is valid while that holds.
 bool BatchNorm::frozen() const {
+  if (!fields_.affine) return false;
   bool all = true;
   for (const Variable* v : {&weight, &bias}) {
     const auto& impl = v->impl();
@@ -35,9 +47,11 @@ bool BatchNorm::frozen() const {
 }
 
 Tensor BatchNorm::forward(const Tensor& x) {
-  if (!training() || frozen()) return batch_norm_inference(x, weight, bias, running_mean, running_var, fields_.eps);
-  if (trace::SharedStatistics::asked()) return over_all_parts(x);
-  const BatchNormResult r = batch_norm(x, weight, bias, fields_.eps);
+  const Shape shape{fields_.channels};
+  const Tensor scale = or_all(weight, shape, 1, x), shift = or_all(bias, shape, 0, x);
+  if (!training() || frozen()) return batch_norm_inference(x, scale, shift, running_mean, running_var, fields_.eps);
+  if (trace::SharedStatistics::asked()) return over_all_parts(x, scale, shift);
+  const BatchNormResult r = batch_norm(x, scale, shift, fields_.eps);
   const double n = static_cast<double>(x.numel()) / static_cast<double>(x.dim(1));  // numbers per channel
   const double m = fields_.momentum, unbiased = n > 1 ? n / (n - 1) : 1;
   running_mean.assign(running_mean * (1 - m) + r.mean * m);
@@ -48,7 +62,7 @@ Tensor BatchNorm::forward(const Tensor& x) {
 // Each part of the batch brings its number of elements, their sum and that of their squares per channel, in f64: there
 // a variance is as good as by the distances to a common mean. The part itself sums distances to the mean of its
 // pictures' centers, as the op `moments` does. The gradients of the sums are sums over all parts again.
-Tensor BatchNorm::over_all_parts(const Tensor& x) {
+Tensor BatchNorm::over_all_parts(const Tensor& x, const Tensor& scale, const Tensor& shift) {
   const int64_t channels = x.dim(1);
   const auto count = static_cast<double>(x.numel()) / static_cast<double>(channels);
   const Tensor wide_x = cast(x, wide(x.type().dtype));
@@ -72,28 +86,74 @@ Tensor BatchNorm::over_all_parts(const Tensor& x) {
   const DType stored = running_mean.type().dtype;
   running_mean.assign(running_mean * (1 - m) + cast(average * m, stored));
   running_var.assign(running_var * (1 - m) + cast(variance * (n / maximum(n - 1, 1)) * m, stored));
-  const Tensor factor = cast(weight, DType::f64) * rsqrt(variance + fields_.eps),
-               term = cast(bias, DType::f64) - average * factor;
+  const Tensor factor = cast(scale, DType::f64) * rsqrt(variance + fields_.eps),
+               term = cast(shift, DType::f64) - average * factor;
   const auto as_x = [&](const Tensor& t) { return reshape(cast(t, wide_x.type().dtype), origin.shape()); };
   return cast(wide_x * as_x(factor) + as_x(term), x.type().dtype);
 }
 
 LayerNorm::LayerNorm(const Fields& fields) : fields_(checked<LayerNorm>(fields)) {
-  weight = parameter("weight", fields.shape.values, init::constant(1));
-  bias = parameter("bias", fields.shape.values, init::constant(0));
+  if (fields.affine) weight = parameter("weight", fields.shape.values, init::constant(1));
+  if (fields.affine && fields.bias) bias = parameter("bias", fields.shape.values, init::constant(0));
 }
-Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, weight, bias, fields_.eps); }
+Tensor LayerNorm::forward(const Tensor& x) {
+  const Shape& shape = fields_.shape.values;
+  return layer_norm(x, or_all(weight, shape, 1, x), or_all(bias, shape, 0, x), fields_.eps);
+}
 
 GroupNorm::GroupNorm(const Fields& fields) : fields_(checked<GroupNorm>(fields)) {
   need_multiple("GroupNorm", "channels, by groups", fields.channels, fields.groups);
+  if (!fields.affine) return;
   weight = parameter("weight", {fields.channels}, init::constant(1));
   bias = parameter("bias", {fields.channels}, init::constant(0));
 }
-Tensor GroupNorm::forward(const Tensor& x) { return group_norm(x, fields_.groups, weight, bias, fields_.eps); }
+Tensor GroupNorm::forward(const Tensor& x) {
+  const Shape shape{fields_.channels};
+  return group_norm(x, fields_.groups, or_all(weight, shape, 1, x), or_all(bias, shape, 0, x), fields_.eps);
+}
+
+InstanceNorm::InstanceNorm(const Fields& fields) : fields_(fields) {
+  if (!fields.affine) return;
+  weight = parameter("weight", {fields.channels}, init::constant(1));
+  bias = parameter("bias", {fields.channels}, init::constant(0));
+}
+Tensor InstanceNorm::normalized(const Tensor& x) const {
+  const Shape shape{fields_.channels};
+  return group_norm(x, fields_.channels, or_all(weight, shape, 1, x), or_all(bias, shape, 0, x), fields_.eps);
+}
+InstanceNorm1d::InstanceNorm1d(const Fields& fields) : InstanceNorm(checked<InstanceNorm1d>(fields)) {}
+InstanceNorm2d::InstanceNorm2d(const Fields& fields) : InstanceNorm(checked<InstanceNorm2d>(fields)) {}
+Tensor InstanceNorm1d::forward(const Tensor& x) {
+  if (x.rank() != 3) trace::fail_here("InstanceNorm1d", "expected (N, C, L), got ", x.type());
+  return normalized(x);
+}
+Tensor InstanceNorm2d::forward(const Tensor& x) {
+  if (x.rank() != 4) trace::fail_here("InstanceNorm2d", "expected (N, C, H, W), got ", x.type());
+  return normalized(x);
+}
+
+RMSNorm::RMSNorm(const Fields& fields) : fields_(checked<RMSNorm>(fields)) {
+  if (fields.affine) weight = parameter("weight", fields.shape.values, init::constant(1));
+}
+Tensor RMSNorm::forward(const Tensor& x) {
+  const Shape& shape = fields_.shape.values;
+  const int outer = x.rank() - shape.rank();
+  std::vector<int64_t> axes;
+  bool fits = outer >= 0;
+  for (int i = 0; fits && i < shape.rank(); ++i) {
+    fits = x.dim(outer + i) == shape[i];
+    axes.push_back(outer + i);
+  }
+  if (!fits) trace::fail_here("RMSNorm", "expected the last sizes ", shape, ", got ", x.type());
+  const Tensor w = cast(x, wide(x.dtype()));
+  const Tensor y = w * rsqrt(mean(square(w), Axes(axes), Keep::yes) + fields_.eps);
+  return cast(weight.defined() ? y * cast(weight, w.dtype()) : y, x.dtype());
+}
 
 namespace {
 
 const char* const kEps = "added to the variance";
+const char* const kAffine = "with weight and bias";
 
 template <class Norm>
 std::shared_ptr<const LayerType> batch_norm_layer(const char* name, const char* doc) {
@@ -101,7 +161,23 @@ std::shared_ptr<const LayerType> batch_norm_layer(const char* name, const char* 
                       .size("channels", &BatchNormFields::channels, 1, "channels of the input")
                       .field("eps", &BatchNormFields::eps, kEps, kNotNegative)
                       .field("momentum", &BatchNormFields::momentum, "weight of a batch in the running statistics",
-                             {.least = 0, .most = 1}));
+                             {.least = 0, .most = 1})
+                      .field("affine", &BatchNormFields::affine, kAffine));
+}
+
+template <class Norm>
+std::shared_ptr<const LayerType> instance_norm_layer(const char* name, const char* doc) {
+  return declared(Layer<Norm>(name, doc)
+                      .size("channels", &InstanceNormFields::channels, 1, "channels of the input")
+                      .field("eps", &InstanceNormFields::eps, kEps, kNotNegative)
+                      .field("affine", &InstanceNormFields::affine, kAffine));
+}
+
+template <class Fields>
+double numbers_of_shape(const Fields& f) {
+  double n = 1;
+  for (int64_t v : f.shape.values) n *= static_cast<double>(v);
+  return n;
 }
 
 }  // namespace
@@ -115,16 +191,24 @@ LayerList norm_layers() {
       declared(Layer<LayerNorm>("LayerNorm", "the last axes to mean 0 and variance 1, sample by sample")
                    .size("shape", &LayerNormFields::shape, -1, "sizes of those axes")
                    .field("eps", &LayerNormFields::eps, kEps, kNotNegative)
-                   .weight([](const LayerNormFields& f) {
-                     double n = 1;
-                     for (int64_t v : f.shape.values) n *= static_cast<double>(v);
-                     return n;
-                   })),
+                   .field("affine", &LayerNormFields::affine, "with weight, and bias")
+                   .field("bias", &LayerNormFields::bias, "false: with weight alone")
+                   .weight(numbers_of_shape)),
       declared(
           Layer<GroupNorm>("GroupNorm", "(N, C, ...): groups of channels to mean 0 and variance 1, sample by sample")
               .required("groups", &GroupNormFields::groups, "how many, a divisor of the channels")
               .size("channels", &GroupNormFields::channels, 1, "channels of the input")
-              .field("eps", &GroupNormFields::eps, kEps, kNotNegative)),
+              .field("eps", &GroupNormFields::eps, kEps, kNotNegative)
+              .field("affine", &GroupNormFields::affine, kAffine)),
+      instance_norm_layer<InstanceNorm1d>("InstanceNorm1d",
+                                          "(N, C, L): each channel of each sample to mean 0 and variance 1"),
+      instance_norm_layer<InstanceNorm2d>("InstanceNorm2d",
+                                          "(N, C, H, W): each channel of each sample to mean 0 and variance 1"),
+      declared(Layer<RMSNorm>("RMSNorm", "x over the root of the mean square of the last axes")
+                   .size("shape", &RMSNormFields::shape, -1, "sizes of those axes")
+                   .field("eps", &RMSNormFields::eps, "added to the mean square", kNotNegative)
+                   .field("affine", &RMSNormFields::affine, "with weight")
+                   .weight(numbers_of_shape)),
   };
 }
 

@@ -8,6 +8,7 @@ namespace freight::nn {
 struct BatchNormOptions {
   double eps = 1e-5;      // added to the variance
   double momentum = 0.1;  // of the running statistics: running = (1 - momentum) running + momentum batch
+  bool affine = true;     // with weight and bias
 };
 // (N, C) or (N, C, ...). Training: statistics of the batch, and the running ones are updated (variance unbiased, as in
 // PyTorch). Evaluation, and training where weight and bias are frozen (Variable::set_trainable): the running ones,
@@ -28,7 +29,7 @@ class BatchNorm : public Module {
 
  private:
   bool frozen() const;
-  Tensor over_all_parts(const Tensor& x);
+  Tensor over_all_parts(const Tensor& x, const Tensor& scale, const Tensor& shift);
   Fields fields_;
 };
 // For (N, C) and (N, C, L).
@@ -49,10 +50,19 @@ class BatchNorm2d : public BatchNorm {
 struct NormOptions {
   double eps = 1e-5;  // added to the variance
 };
-struct LayerNormFields : NormOptions {
+struct LayerNormOptions {
+  double eps = 1e-5;   // added to the variance
+  bool affine = true;  // with weight, and bias
+  bool bias = true;    // false: with weight alone
+};
+struct LayerNormFields : LayerNormOptions {
   Extents shape = 0;  // of the last axes
 };
-struct GroupNormFields : NormOptions {
+struct GroupNormOptions {
+  double eps = 1e-5;   // added to the variance
+  bool affine = true;  // with weight and bias
+};
+struct GroupNormFields : GroupNormOptions {
   int64_t groups = 0, channels = 0;  // groups divide the C channels
 };
 // Normalizes the last axes, of extents `shape`; weight and bias of that shape. Ba et al. 2016.
@@ -60,9 +70,9 @@ class LayerNorm : public Module {
  public:
   using Fields = LayerNormFields;
   explicit LayerNorm(const Fields& fields);
-  explicit LayerNorm(const Extents& shape, const NormOptions& options = {}) : LayerNorm(Fields{options, shape}) {}
+  explicit LayerNorm(const Extents& shape, const LayerNormOptions& options = {}) : LayerNorm(Fields{options, shape}) {}
   // LayerNorm({4, 5}) is a shape, no struct of fields.
-  explicit LayerNorm(std::initializer_list<int64_t> shape, const NormOptions& options = {})
+  explicit LayerNorm(std::initializer_list<int64_t> shape, const LayerNormOptions& options = {})
       : LayerNorm(Extents(shape), options) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
@@ -76,11 +86,62 @@ class GroupNorm : public Module {
  public:
   using Fields = GroupNormFields;
   explicit GroupNorm(const Fields& fields);
-  GroupNorm(WholeNumber groups, WholeNumber channels, const NormOptions& options = {})
+  GroupNorm(WholeNumber groups, WholeNumber channels, const GroupNormOptions& options = {})
       : GroupNorm(Fields{options, groups, channels}) {}
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
   Variable weight, bias;
+
+ private:
+  Fields fields_;
+};
+
+struct InstanceNormFields : NormOptions {
+  int64_t channels = 0;  // C
+  bool affine = false;   // with weight and bias
+};
+// The function that the following two share: each channel of each sample to mean 0 and variance 1; weight and bias (C)
+// where affine. Ulyanov et al. 2016.
+class InstanceNorm : public Module {
+ public:
+  using Fields = InstanceNormFields;
+  const Fields& fields() const { return fields_; }
+  Variable weight, bias;
+
+ protected:
+  explicit InstanceNorm(const Fields& fields);
+  Tensor normalized(const Tensor& x) const;
+
+ private:
+  Fields fields_;
+};
+// For (N, C, L).
+class InstanceNorm1d : public InstanceNorm {
+ public:
+  explicit InstanceNorm1d(const Fields& fields);
+  Tensor forward(const Tensor& x) override;
+};
+// For (N, C, H, W).
+class InstanceNorm2d : public InstanceNorm {
+ public:
+  explicit InstanceNorm2d(const Fields& fields);
+  Tensor forward(const Tensor& x) override;
+};
+
+struct RMSNormFields {
+  double eps = 1.1920928955078125e-07;  // added to the mean square; by default the distance from 1 to the next f32
+  bool affine = true;                   // with weight
+  Extents shape = 0;                    // of the last axes
+};
+// x over the root of the mean square of the last axes, of extents `shape`, times weight of that shape. Zhang and
+// Sennrich 2019.
+class RMSNorm : public Module {
+ public:
+  using Fields = RMSNormFields;
+  explicit RMSNorm(const Fields& fields);
+  const Fields& fields() const { return fields_; }
+  Tensor forward(const Tensor& x) override;
+  Variable weight;
 
  private:
   Fields fields_;
