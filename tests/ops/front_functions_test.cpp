@@ -197,7 +197,7 @@ TEST_F(Front, ConvolutionsAndPools) {
   EXPECT_EQ(adaptive_avg_pool2d(x).item<float>(), 7.5f);
   EXPECT_EQ(adaptive_avg_pool2d(ones({1, 1, 5, 7}), {2, 3}).shape(), (Shape{1, 1, 2, 3}));
   EXPECT_MESSAGE(conv2d(ones({1, 3, 8, 8}), ones({4, 2, 3, 3})), "[1,3,8,8] axis 1 = 3, weight [4,2,3,3] needs 2");
-  EXPECT_MESSAGE(conv2d(ones({3, 8, 8}), ones({4, 3, 3, 3})), "input must be (N, C, H, W): got f32[3,8,8]");
+  EXPECT_MESSAGE(conv2d(ones({8, 8}), ones({4, 3, 3, 3})), "input must be (N, C, H, W) or (C, H, W): got f32[8,8]");
   EXPECT_MESSAGE(conv2d(x, ones({1, 1, 2, 2}), {.stride = {1, 2, 3}}), "expected 2 entries");
   EXPECT_MESSAGE(conv2d(x, ones({2, 1, 2, 2}), ones({3})), "expected one number per channel, got f32[3]");
 }
@@ -391,6 +391,38 @@ TEST_F(Front, WholeNumbersOfEightBytesAreNotTakenForTheirLowerHalves) {
             values(attention(q, q, q, {.lengths = number(1)})));
   EXPECT_EQ(values(lstm(x, w, {.counts = number(wrap + 1)})), values(lstm(x, w)));
   EXPECT_EQ(count_correct(reshape(q, {3, 2}), Tensor::of<int64_t>({1, wrap + 1, 1}, {3})).item<int>(), 2);
+}
+
+TEST(FrontFunctions, OneSampleWithoutBatchAxisIsABatchOfOne) {
+  const Tensor x = range({3, 6, 6}), w = range({4, 3, 3, 3}) / 10, bias = range({4}), batch = unsqueeze(x, 0);
+  const auto expect = [](const Tensor& lone, const Tensor& of_batch) {
+    EXPECT_EQ(lone.shape(), squeeze(of_batch, 0).shape());
+    EXPECT_EQ(values(lone), values(of_batch));
+  };
+  expect(conv2d(x, w), conv2d(batch, w));
+  expect(conv2d(x, w, bias, {.padding = 1}), conv2d(batch, w, bias, {.padding = 1}));
+  expect(conv_transpose2d(x, range({3, 2, 3, 3})), conv_transpose2d(batch, range({3, 2, 3, 3})));
+  expect(max_pool2d(x, {.kernel = 2}), max_pool2d(batch, {.kernel = 2}));
+  expect(max_pool2d_with_indices(x).indices, max_pool2d_with_indices(batch).indices);
+  expect(avg_pool2d(x, {.kernel = 3}), avg_pool2d(batch, {.kernel = 3}));
+  expect(adaptive_avg_pool2d(x, {2, 3}), adaptive_avg_pool2d(batch, {2, 3}));
+  const Tensor rows = range({3, 8}), row_batch = unsqueeze(rows, 0);
+  expect(conv1d(rows, range({2, 3, 3}), range({2})), conv1d(row_batch, range({2, 3, 3}), range({2})));
+  expect(max_pool1d(rows), max_pool1d(row_batch));
+  expect(avg_pool1d(rows), avg_pool1d(row_batch));
+  const Tensor logits = range({5}) / 3, target = full({}, 2, DType::i64);
+  EXPECT_EQ(values(cross_entropy(logits, target)), values(cross_entropy(unsqueeze(logits, 0), unsqueeze(target, 0))));
+  EXPECT_EQ(nll_loss(logits, target, {.reduction = Reduction::none}).shape(), Shape{});
+  EXPECT_EQ(values(nll_loss(logits, target)), values(-select(logits, 0, 2)));
+}
+
+TEST(FrontFunctions, TheVarianceOfFewerElementsThanItsCorrectionIsNaN) {
+  EXPECT_TRUE(std::isnan(values(var(range({1}), {}, {.correction = 1}))[0]));
+  EXPECT_TRUE(std::isnan(values(stddev(zeros({0})))[0]));
+}
+
+TEST(FrontFunctions, LogsumexpOfIntegersIsThatOfFloats) {
+  EXPECT_EQ(values(logsumexp(Tensor::of<int64_t>({1, 2, 3}, {3}))), values(logsumexp(range({3}) + 1)));
 }
 
 }  // namespace

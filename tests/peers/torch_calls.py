@@ -153,9 +153,18 @@ def flat(x):
 
 
 def take_along_dim(a):
-    if a.get("dim") is None:
-        return call("gather_elements", x=flat(a["x"]), index=flat(a["indices"]), axis=0)
-    return call("gather_elements", x=a["x"], index=a["indices"], axis=a["dim"])
+    x, index, axis = a["x"], a["indices"], a.get("dim")
+    if axis is None:
+        return call("gather_elements", x=flat(x), index=flat(index), axis=0)
+    if x.dim() and x.dim() == index.dim():  # the other axes broadcast, and indices may count from the back
+        axis, size = axis % x.dim(), x.shape[axis]
+        rest = torch.broadcast_shapes(*[[1 if i == axis else n for i, n in enumerate(t.shape)] for t in (x, index)])
+        x, index = (
+            call("broadcast_to", x=t, shape=[t.shape[axis] if i == axis else n for i, n in enumerate(rest)])
+            if any(n != rest[i] for i, n in enumerate(t.shape) if i != axis) else t for t in (x, index))
+        if bool((a["indices"] < 0).any()):
+            index = call("where", condition=call("less", a=index, b=0), a=call("add", a=index, b=size), b=index)
+    return call("gather_elements", x=x, index=index, axis=axis)
 
 
 def index_add(a):
@@ -202,7 +211,6 @@ def masked_select(a):
 
 def unique(a):
     need(a.get("dim") is None, "`dim` of unique")
-    need(a.get("sorted", True), "`sorted=False` of unique, whose order PyTorch leaves open")
     return call("unique", x=a["x"])
 
 
@@ -375,6 +383,10 @@ FUNCTIONS = {
     "linalg.vector_norm": (["x", "ord", "dim", "keepdim", "dtype"], vector_norm),
     "argmax": (["x", "dim", "keepdim"], arg("argmax")), "argmin": (["x", "dim", "keepdim"], arg("argmin")),
 }
+
+
+# Arguments that settle what PyTorch leaves open: the order of unique elements.
+SETTLED = {"unique": {"sorted": True}}
 
 
 def without_gradient(name, names):

@@ -28,7 +28,7 @@ from torch.testing._internal.common_methods_invocations import op_db  # noqa: E4
 from torch.testing._internal.common_modules import module_db  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
-from torch_calls import DTYPES, FUNCTIONS, LOSSES, MODULES, Missing, loss_module, need, without_gradient  # noqa: E402
+from torch_calls import DTYPES, FUNCTIONS, LOSSES, MODULES, SETTLED, Missing, loss_module, need, without_gradient  # noqa: E402
 
 REFUSALS = (RuntimeError, ValueError, IndexError, TypeError, AssertionError, NotImplementedError, OverflowError)
 
@@ -105,7 +105,7 @@ def bound(names, args, kwargs):
 
 
 def function_sample(op, names, adapter, sample, refused):
-    args, kwargs = (sample.input, *sample.args), sample.kwargs
+    args, kwargs = (sample.input, *sample.args), {**sample.kwargs, **SETTLED.get(op.name, {})}
     inputs = Inputs()
     try:
         ours = inputs.encode(adapter(bound(names, args, kwargs)))

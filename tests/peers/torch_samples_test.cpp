@@ -36,17 +36,12 @@ struct Intent {
 };
 const std::vector<Intent>& intents() {
   static const std::vector<Intent> kAll = {
-      {"", "", "input must be (N, C",
-       "a sample without its batch axis: pools, convolutions and BatchNorm take batches"},
+      {"nn.functional.batch_norm", "", "input must be (N, C", "a vector without elements: BatchNorm takes (N, C, ...)"},
+      {"", "0 dim batch size", "", "a sample without channels: its pool is as empty"},
       {"", "stride", "", "a stride of 0 stands for the kernel"},
+      {"", "divisor must be not zero", "", "a divisor of 0 stands for the elements of the window"},
       {"", "", "expected floating, got", "integers: Freight averages and normalises floating numbers"},
       {"", "", "has no axes", "an axis of a tensor of rank 0, which has none in Freight and NumPy"},
-      {"", "", "logits must be (N, classes)", "cross_entropy takes (N, classes, ...): add the axis of the batch"},
-      {"", "", "expected (N, C) and N integer classes", "nll_loss takes (N, C, ...): add the axis of the batch"},
-      {"", "", "too few elements",
-       "the variance of fewer numbers than its correction needs: NaN in PyTorch, refused by Freight"},
-      {"take_along_dim", "", "index out of range", "a negative index: Freight counts from the back in x[...] alone"},
-      {"take_along_dim", "", "do not fit", "gather_elements does not broadcast"},
       {"gather", "", "do not fit", "an empty index of another rank than the tensor's"},
       {"__getitem__", "", "must be adjacent", "indices with an axis between them: permute first"},
       {"masked_fill", "only supports a 0-dimensional value", "", "where broadcasts all its operands"},
@@ -268,6 +263,7 @@ std::string compare(const json& sample) {
 
 struct Counts {
   int samples = 0, equal = 0, refused = 0, differs = 0;
+  int left_out = 0;  // of those that differ: what Freight has by no means, and the share does not count
 };
 struct Tally {
   std::map<std::string, Counts> functions;
@@ -286,7 +282,13 @@ void collect_calls(const json& c, std::set<std::string>& names) {
 }
 
 void differ_by_intent(Tally& tally, const std::string& torch, const std::string& reason) {
-  ++tally.functions[torch].differs;
+  Counts& counts = tally.functions[torch];
+  ++counts.differs;
+  for (const char* what : {"of rank 0", "`out`", "`sparse`"}) {
+    if (reason.find(what) == std::string::npos) continue;
+    ++counts.left_out;
+    break;
+  }
   ++tally.reasons[reason][torch];
 }
 
@@ -332,23 +334,31 @@ void run(const json& sample, size_t number, Tally& tally) {
   }
 }
 
+// How many of the samples that count are equal or refused by both, in percent.
+std::string share(const Counts& c) {
+  const int counted = c.samples - c.left_out;
+  return counted > 0 ? cat((c.equal + c.refused) * 100 / counted, " %") : "";
+}
+
 std::string functions_table(const Tally& tally) {
   std::string table =
-      "| PyTorch | Freight | samples | equal | refused by both | differs by intent |\n"
-      "|---|---|---:|---:|---:|---:|\n";
+      "| PyTorch | Freight | samples | equal | refused by both | differs by intent | share |\n"
+      "|---|---|---:|---:|---:|---:|---:|\n";
   Counts all;
   for (const auto& [torch, c] : tally.functions) {
     std::vector<std::string> calls;
     if (const auto it = tally.calls.find(torch); it != tally.calls.end())
       calls = {it->second.begin(), it->second.end()};
     table += cat("| `", torch, "` | ", calls.empty() ? "" : "`" + join(calls, "`, `") + "`", " | ", c.samples, " | ",
-                 c.equal, " | ", c.refused, " | ", c.differs, " |\n");
+                 c.equal, " | ", c.refused, " | ", c.differs, " | ", share(c), " |\n");
     all.samples += c.samples;
     all.equal += c.equal;
     all.refused += c.refused;
     all.differs += c.differs;
+    all.left_out += c.left_out;
   }
-  return table + cat("| all | | ", all.samples, " | ", all.equal, " | ", all.refused, " | ", all.differs, " |\n");
+  return table + cat("| all | | ", all.samples, " | ", all.equal, " | ", all.refused, " | ", all.differs, " | ",
+                     share(all), " |\n");
 }
 
 std::string reasons_table(const Tally& tally) {

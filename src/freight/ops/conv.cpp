@@ -6,6 +6,7 @@
 #include "freight/ops/common.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/reduce.h"
+#include "freight/ops/shape.h"
 
 namespace freight {
 
@@ -50,7 +51,15 @@ void need_small(const char* op, const Tensor& x, const Shape& kernel, const Shap
 
 void need_rank(const Tensor& x, int spatial, const char* op) {
   if (x.rank() == spatial + 2) return;
-  ops::fail_here(op, "input must be ", spatial == 1 ? "(N, C, L)" : "(N, C, H, W)", ": got ", x.type());
+  ops::fail_here(op, "input must be ", spatial == 1 ? "(N, C, L) or (C, L)" : "(N, C, H, W) or (C, H, W)", ": got ",
+                 x.type());
+}
+
+// body(x) of x (N, C, ...); one sample without a batch axis, (C, ...), is a batch of one, and its result has none.
+template <class F>
+Tensor batched(const In& x, int spatial, const char* op, const F& body) {
+  const auto [frame, in] = ops::enter(x, op);
+  return in.rank() == spatial + 1 ? squeeze(body(unsqueeze(in, 0)), 0) : body(in);
 }
 
 template <class Options>  // ConvOptions, or ConvTransposeOptions
@@ -69,8 +78,7 @@ Shape spatial_extents(const Tensor& weight) {
   return s;
 }
 
-Tensor conv(const char* op, int spatial, const In& x, const In& w, const ConvOptions& o) {
-  const auto [frame, in] = ops::enter(x, op);
+Tensor conv(const char* op, int spatial, const Tensor& in, const In& w, const ConvOptions& o) {
   const Tensor weight = ops::get(w, op);
   need_rank(in, spatial, op);
   const ConvAttrs a = conv_attrs(op, spatial, o);
@@ -123,6 +131,10 @@ Shape overhangs(const PoolAttrs& a, const Shape& x, bool ceil_mode) {
 
 Pooled max_pool(const char* user_name, int spatial, const In& x, const PoolOptions& o) {
   const auto [frame, in] = ops::enter(x, user_name);
+  if (in.rank() == spatial + 1) {
+    const Pooled y = max_pool(user_name, spatial, unsqueeze(in, 0), o);
+    return {squeeze(y.values, 0), squeeze(y.indices, 0)};
+  }
   PoolAttrs a = pool_attrs(user_name, spatial, in, o);
   const Shape over = overhangs(a, in.shape(), o.ceil_mode);
   for (int i = 0; i < spatial; ++i) a.pad_high[i] += over[i];
@@ -132,8 +144,7 @@ Pooled max_pool(const char* user_name, int spatial, const In& x, const PoolOptio
 
 // Padding counts in the divisor of an average, if asked for; the overhang never does. Where both meet, the padding
 // becomes part of the image, and the average is that of the elements inside.
-Tensor avg_pool(const char* user_name, int spatial, const In& x, const PoolOptions& o) {
-  const auto [frame, in] = ops::enter(x, user_name);
+Tensor avg_pool(const char* user_name, int spatial, const Tensor& in, const PoolOptions& o) {
   PoolAttrs a = pool_attrs(user_name, spatial, in, o);
   const Shape over = overhangs(a, in.shape(), o.ceil_mode), none = Shape::filled(spatial, 0);
   if (o.divisor != 0) {  // means over whole windows are sums by another number
@@ -161,21 +172,26 @@ Tensor avg_pool(const char* user_name, int spatial, const In& x, const PoolOptio
 
 }  // namespace
 
-Tensor conv1d(const In& x, const In& w, const ConvOptions& o) { return conv("conv1d", 1, x, w, o); }
-Tensor conv2d(const In& x, const In& w, const ConvOptions& o) { return conv("conv2d", 2, x, w, o); }
+Tensor conv1d(const In& x, const In& w, const ConvOptions& o) {
+  return batched(x, 1, "conv1d", [&](const Tensor& in) { return conv("conv1d", 1, in, w, o); });
+}
+Tensor conv2d(const In& x, const In& w, const ConvOptions& o) {
+  return batched(x, 2, "conv2d", [&](const Tensor& in) { return conv("conv2d", 2, in, w, o); });
+}
 Tensor conv1d(const In& x, const In& w, const In& bias, const ConvOptions& o) {
-  const Frame frame(x.where, "conv1d");
-  return with_bias(conv("conv1d", 1, x, w, o), bias, "conv1d");
+  return batched(x, 1, "conv1d",
+                 [&](const Tensor& in) { return with_bias(conv("conv1d", 1, in, w, o), bias, "conv1d"); });
 }
 Tensor conv2d(const In& x, const In& w, const In& bias, const ConvOptions& o) {
-  const Frame frame(x.where, "conv2d");
-  return with_bias(conv("conv2d", 2, x, w, o), bias, "conv2d");
+  return batched(x, 2, "conv2d",
+                 [&](const Tensor& in) { return with_bias(conv("conv2d", 2, in, w, o), bias, "conv2d"); });
 }
 
 Tensor conv_transpose2d(const In& x, const In& w, const ConvTransposeOptions& o) {
   constexpr const char* kOp = "conv_transpose2d";
   const Frame frame(x.where, "conv_transpose2d");
   const Tensor in = ops::get(x, kOp), weight = ops::get(w, kOp);  // (N, C, H, W), (C, K / groups, kh, kw)
+  if (in.rank() == 3) return squeeze(conv_transpose2d(unsqueeze(in, 0), w, o), 0);
   need_rank(in, 2, kOp);
   if (weight.rank() != 4 || weight.dim(0) != in.dim(1)) {
     ops::fail_here(kOp, "channels do not fit: input ", in.type(), " axis 1 = ", in.dim(1), ", weight ", weight.type());
@@ -213,12 +229,17 @@ Pooled max_pool1d_with_indices(const In& x, const PoolOptions& o) {
 Pooled max_pool2d_with_indices(const In& x, const PoolOptions& o) {
   return max_pool("max_pool2d_with_indices", 2, x, o);
 }
-Tensor avg_pool1d(const In& x, const PoolOptions& o) { return avg_pool("avg_pool1d", 1, x, o); }
-Tensor avg_pool2d(const In& x, const PoolOptions& o) { return avg_pool("avg_pool2d", 2, x, o); }
+Tensor avg_pool1d(const In& x, const PoolOptions& o) {
+  return batched(x, 1, "avg_pool1d", [&](const Tensor& in) { return avg_pool("avg_pool1d", 1, in, o); });
+}
+Tensor avg_pool2d(const In& x, const PoolOptions& o) {
+  return batched(x, 2, "avg_pool2d", [&](const Tensor& in) { return avg_pool("avg_pool2d", 2, in, o); });
+}
 
 Tensor adaptive_avg_pool2d(const In& x, const Extents& output) {
   constexpr const char* kOp = "adaptive_avg_pool2d";
   const auto [frame, in] = ops::enter(x, kOp);
+  if (in.rank() == 3) return squeeze(adaptive_avg_pool2d(unsqueeze(in, 0), output), 0);
   need_rank(in, 2, kOp);
   ops::need_floating(in, kOp);
   const Shape cells = output.expand(2, kOp, "output");

@@ -1,6 +1,6 @@
 // Convolution and pooling. N batch, C channels, L or H W spatial; kernels (out, in / groups, k...) as in PyTorch.
 // Convolution here is cross-correlation. Errors: Error(usage) naming input, weight and the channels or extents at
-// fault.
+// fault. One sample may lack its batch axis, (C, L) or (C, H, W); its result then lacks it, too.
 #pragma once
 #include "freight/ops/options.h"
 #include "freight/trace/tensor.h"

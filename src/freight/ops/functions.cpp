@@ -81,7 +81,10 @@ void reductions(FunctionList& t) {
   t.add("any", Reducing(any), "bool: true if any element differs from 0", over);
   t.add("all", Reducing(all), "bool: true if all elements differ from 0", over);
   t.takes(kFloating);
-  t.add("logsumexp", Reducing(logsumexp), "ln(sum(exp(x))), with the maximum subtracted first", over);
+  t.takes(kNumber);
+  t.add("logsumexp", Reducing(logsumexp), "ln(sum(exp(x))), with the maximum subtracted first; of integers in f32",
+        over);
+  t.takes(kFloating);
   t.add("norm", norm, "sum(|x|^p)^(1/p) over the axes", {"x", {"axes", Axes{}}});
   t.add("var", var, "the sum of squared differences from the mean, divided by n - correction", {"x", {"axes", Axes{}}});
   t.add("stddev", stddev, "the root of var", {"x", {"axes", Axes{}}});

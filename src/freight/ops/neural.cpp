@@ -137,6 +137,11 @@ void need_class_weights(const Tensor& weight, const Tensor& logits, const char* 
                  ": got ", weight.type());
 }
 
+// True of one sample without a batch axis: (C), and its class or its probabilities (C).
+bool lone_sample(const Tensor& x, const Tensor& target) {
+  return x.rank() == 1 && target.rank() == (is_floating(target.dtype()) ? 1 : 0);
+}
+
 // The shape of the targets of x (N, C, d1, ...), one for each place: (N, d1, ...).
 Shape target_shape(const Tensor& x) {
   Shape s = x.shape();
@@ -171,6 +176,10 @@ Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptio
   if (!(s >= 0 && s < 1)) ops::fail_here("cross_entropy", "label smoothing out of range: expected 0 <= s < 1, got ", s);
   const Tensor given = ops::get(logits, "cross_entropy"), t = ops::get(target, "cross_entropy");
   const bool soft = is_floating(t.dtype()), weighted = options.weight.defined();
+  if (lone_sample(given, t)) {
+    const Tensor y = cross_entropy(unsqueeze(given, 0), unsqueeze(t, 0), options);
+    return options.reduction == Reduction::none ? squeeze(y, 0) : y;
+  }
   if (given.rank() > 2) {
     return by_places(given, t, options.reduction, "cross_entropy",
                      [&](const Tensor& x, const Tensor& rows) { return cross_entropy(x, rows, options); });
@@ -201,6 +210,10 @@ Tensor nll_loss(const In& log_probabilities, const In& target, const NllOptions&
   constexpr const char* kName = "nll_loss";
   const Frame frame(log_probabilities.where, kName);
   const Tensor p = ops::get(log_probabilities, kName), t = ops::get(target, kName);
+  if (lone_sample(p, t)) {
+    const Tensor y = nll_loss(unsqueeze(p, 0), unsqueeze(t, 0), options);
+    return options.reduction == Reduction::none ? squeeze(y, 0) : y;
+  }
   if (p.rank() > 2) {
     return by_places(p, t, options.reduction, kName,
                      [&](const Tensor& x, const Tensor& rows) { return nll_loss(x, rows, options); });

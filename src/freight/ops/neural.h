@@ -54,7 +54,7 @@ struct CrossEntropyOptions {
   Tensor weight = {};
 };
 // logits (N, C); target (N) integer classes, or (N, C) probabilities of the logits' type. -> scalar, or (N) unreduced.
-// Or of (N, C, d1, ...), with targets (N, d1, ...) or (N, C, d1, ...): every place counts as a row.
+// Or of (N, C, d1, ...), with targets (N, d1, ...) or (N, C, d1, ...): every place counts as a row. N may be left out.
 // Logits of -inf are classes of probability 0. A class outside of [0, C) is an Error(data) when the step runs.
 Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptions& options = {});
 // Settings of nll_loss, as those of cross_entropy.
@@ -63,7 +63,7 @@ struct NllOptions {
   std::optional<int64_t> ignore_index = std::nullopt;  // rows of this class have no loss and do not count in the mean
   Tensor weight = {};                                  // (C): how much each class counts
 };
-// log_probabilities (N, C), target (N) -> scalar: mean of -log p[target]. Or of (N, C, d1, ...) and (N, d1, ...).
+// log_probabilities (N, C), target (N) -> scalar: mean of -log p[target]. Or (N, C, d1, ...), (N, d1, ...), or no N.
 Tensor nll_loss(const In& log_probabilities, const In& target, const NllOptions& options = {});
 // Mean of (a - b)^2. Shapes must be equal, or one of the two a number.
 Tensor mse_loss(const In& a, const In& b, Reduction reduction = Reduction::mean);

@@ -104,10 +104,7 @@ Tensor var(const In& x, const Axes& axes, const VarOptions& options) {
   const auto [frame, t] = ops::enter(x, "var");
   ops::need_floating(t, "var");
   const Shape list = ops::axes_of(axes, t.type(), "var");
-  const double n = count(t, list) - options.correction;
-  if (!(n > 0))
-    ops::fail_here("var", "too few elements in ", t.type(), " over axes ", list, " for correction ",
-                   options.correction);
+  const double n = std::max(count(t, list) - options.correction, 0.0);  // 0: NaN of one element, as in NumPy
   return ops::in_wide(t, [&](const Tensor& w) {
     const Tensor centered = w - mean(w, axes, Keep::yes);
     return sum(square(centered), axes, options.keep) * (1.0 / n);
@@ -139,8 +136,9 @@ Tensor all(const In& x, const Axes& axes, Keep keep) {
 }
 
 Tensor logsumexp(const In& x, const Axes& axes, Keep keep) {
-  const auto [frame, given] = ops::enter(x, "logsumexp");
-  ops::need_floating(given, "logsumexp");
+  const auto [frame, entered] = ops::enter(x, "logsumexp");
+  ops::need_types(entered, dtypes::kNumber, "logsumexp");
+  const Tensor given = is_integer(entered.dtype()) ? cast(entered, DType::f32) : entered;
   const Shape list = ops::axes_of(axes, given.type(), "logsumexp");
   return ops::in_wide(given, [&](const Tensor& t) {
     const Tensor most = stop_gradient(max(t, axes, Keep::yes));
