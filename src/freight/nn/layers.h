@@ -64,9 +64,10 @@ class ConvLayer : public Module {
   ConvLayer(const char* type, int spatial, const Fields& fields);
   // The input with the elements around it that the function does not add by itself, and the settings for that.
   struct Padded {
-    Tensor x;
-    ConvOptions options;
+    Tensor x;             // with the elements around it
+    ConvOptions options;  // of the convolution of x
   };
+  // x (N, C, ...) as `padding` and `padding_mode` of the fields ask for.
   Padded padded(const Tensor& x) const;
 
  private:

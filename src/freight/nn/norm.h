@@ -110,6 +110,7 @@ class InstanceNorm : public Module {
 
  protected:
   explicit InstanceNorm(const Fields& fields);
+  // x (N, C, ...) with each channel of each sample at mean 0 and variance 1, times weight plus bias where affine.
   Tensor normalized(const Tensor& x) const;
 
  private:

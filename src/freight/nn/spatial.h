@@ -95,6 +95,7 @@ class AdaptiveMaxPool2d : public Module {
   Fields fields_;
 };
 
+// The interpolation of Upsample, named as in PyTorch.
 enum class UpsampleMode { nearest, linear, bilinear, bicubic };
 struct UpsampleOptions {
   Extents size = 0;                           // of the result's spatial axes; 0: by the factor
