@@ -173,7 +173,7 @@ class Notebook(_Paced):
     """One display of a notebook that is replaced as the run goes on."""
 
     def begin(self):
-        from IPython.display import HTML, display
+        from IPython.display import HTML, display  # type: ignore[import-not-found]
 
         super().begin()
         self._html, self._curves = HTML, ""

@@ -179,7 +179,7 @@ class _Conversion:
         return TimeFirst(layer) if time_first else layer
 
     def encoder_layer(self, module, path):
-        import torch.nn.functional as functional
+        import torch.nn.functional as functional  # type: ignore[import-not-found]
 
         place = self.place(module, path)
         names = [name for name in _ACTIVATIONS if module.activation is getattr(functional, name)]
@@ -230,7 +230,7 @@ class _Conversion:
             into.add_module(name, part)
 
     def program(self, module):
-        import torch
+        import torch  # type: ignore[import-not-found]
 
         done, place, where = self.done, self.place, []
 
@@ -281,7 +281,7 @@ class _Conversion:
 
     def plain(self, x, renamed):
         """Arguments without torch: names of values, numbers, and their lists."""
-        import torch
+        import torch  # type: ignore[import-not-found]
 
         if isinstance(x, torch.fx.Node):
             name = x.name

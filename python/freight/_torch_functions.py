@@ -2,17 +2,19 @@
 traced call. Nothing here needs torch."""
 import math
 import operator
+from collections.abc import Callable
+from typing import Any
 
 from . import _core, _functions, xp
 from ._array_api import _axis
 
 # Parameters that must have this value, by function: Freight has nothing for the others.
-FIXED = {
+FIXED: dict[str, dict[str, Any]] = {
     "max_pool1d": {"return_indices": False}, "max_pool2d": {"return_indices": False}, "pad": {"mode": "constant"},
     "softplus": {"beta": 1, "threshold": 20}, "embedding": {"max_norm": None, "scale_grad_by_freq": False, "sparse": False},
     "scaled_dot_product_attention": {"dropout_p": 0.0, "enable_gqa": False}, "normalize": {"out": None},
 }
-FUNCTIONS = {}
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
 # Python's operators, which arrays and numbers have.
 OPERATORS = {name: getattr(operator, name) for name in (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "pos", "matmul", "getitem", "eq", "ne", "lt", "le", "gt", "ge",
@@ -36,10 +38,10 @@ for _name in ("abs", "ceil", "cos", "exp", "expm1", "floor", "log", "log10", "lo
 for _name in ("rsqrt", "sigmoid", "erf", "softsign"):
     _unary(_name, getattr(_functions, _name))
 _unary("neg", xp.negative)
-for _name, _function in {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
-                         "maximum": "maximum", "minimum": "minimum", "logical_and": "logical_and", "logical_or": "logical_or",
-                         "pow": "pow", "floor_divide": "floor_divide", "remainder": "remainder"}.items():
-    FUNCTIONS[_name] = lambda input, other, _function=getattr(xp, _function): _function(input, other)
+_BINARY = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+_BINARY.update((_name, _name) for _name in ("maximum", "minimum", "logical_and", "logical_or", "pow", "floor_divide", "remainder"))
+for _name, _standard in _BINARY.items():
+    FUNCTIONS[_name] = lambda input, other, _function=getattr(xp, _standard): _function(input, other)
 for _name in ("matmul", "bmm", "mm", "mv"):
     FUNCTIONS[_name] = lambda input, other: input @ other
 
@@ -242,8 +244,10 @@ def _over(function):
     return reduced
 
 
-for _name, _function in {"mean": xp.mean, "sum": xp.sum, "prod": xp.prod, "amax": xp.max, "amin": xp.min, "any": xp.any, "all": xp.all,
-                         "argmax": xp.argmax, "argmin": xp.argmin, "logsumexp": _functions.logsumexp}.items():
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "mean": xp.mean, "sum": xp.sum, "prod": xp.prod, "amax": xp.max, "amin": xp.min, "any": xp.any, "all": xp.all,
+    "argmax": xp.argmax, "argmin": xp.argmin, "logsumexp": _functions.logsumexp}
+for _name, _function in _REDUCTIONS.items():
     FUNCTIONS[_name] = _over(_function)
 
 
