@@ -226,7 +226,7 @@ TEST_F(Modules, FieldsOutOfTheirRangesAreRefusedByName) {
   refused("BatchNorm2d", "momentum", "-0.1", [] { BatchNorm2d(4, {.momentum = -0.1}); });
   refused("BatchNorm1d", "momentum", "1.5", [] { BatchNorm1d(4, {.momentum = 1.5}); });
   refused("Conv2d", "stride", "0", [] { Conv2d(3, 8, 3, {.stride = 0}); });
-  refused("Conv2d", "padding", "-1", [] { Conv2d(3, 8, 3, {.padding = -1}); });
+  refused("Conv2d", "padding", "-2", [] { Conv2d(3, 8, 3, {.padding = -2}); });
   refused("Conv1d", "dilation", "0", [] { Conv1d(3, 8, 3, {.dilation = 0}); });
   refused("MaxPool2d", "stride", "-2", [] { MaxPool2d(PoolOptions{.kernel = 2, .stride = -2}); });
   refused("AvgPool2d", "padding", "-1", [] { AvgPool2d(PoolOptions{.kernel = 2, .padding = -1}); });

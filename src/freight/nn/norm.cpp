@@ -48,7 +48,7 @@ bool BatchNorm::frozen() const {
 
 Tensor BatchNorm::forward(const Tensor& x) {
   const Shape shape{fields_.channels};
-  const Tensor scale = or_all(weight, shape, 1, x), shift = or_all(bias, shape, 0, x);
+  const Tensor shift = or_all(bias, shape, 0, x), scale = or_all(weight, shape, 1, x);
   if (!training() || frozen()) return batch_norm_inference(x, scale, shift, running_mean, running_var, fields_.eps);
   if (trace::SharedStatistics::asked()) return over_all_parts(x, scale, shift);
   const BatchNormResult r = batch_norm(x, scale, shift, fields_.eps);
