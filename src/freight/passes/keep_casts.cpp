@@ -10,7 +10,7 @@ namespace {
 
 // The casts to 16 bits of states whose next values are made element by element. Other next values, such as a table in
 // which a few rows change, would have to be read for the copy.
-ByNode<bool> kept_casts(const Graph& g) {
+ByNode<bool> kept_casts(const Graph& g, bool& any) {
   ByValue<bool> updated(g), result(g);
   for (const Update& u : g.updates) updated[u.state] = is_pointwise(g.def(u.next).op);
   for (Value v : g.results()) result[v] = true;
@@ -20,6 +20,7 @@ ByNode<bool> kept_casts(const Graph& g) {
     if (n.op != Op::cast || result[n.out()] || !updated[n.in(0)]) continue;
     kept[i] = g.type(n.in(0)).dtype == DType::f32 && wide(g.type(n.out()).dtype) == DType::f32 &&
               g.type(n.out()).dtype != DType::f32;
+    any = any || kept[i];
   }
   return kept;
 }
@@ -27,7 +28,9 @@ ByNode<bool> kept_casts(const Graph& g) {
 }  // namespace
 
 Graph keep_casts(const Graph& graph) {
-  const ByNode<bool> kept = kept_casts(graph);
+  bool any = false;
+  const ByNode<bool> kept = kept_casts(graph, any);
+  if (!any) return graph;  // in the order of its nodes, which the schedule follows
   ByValue<NodeId> cast_of(graph);  // by state
   Rewriter r(graph);
   for (const Node& n : graph.nodes) {
