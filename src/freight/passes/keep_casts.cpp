@@ -30,7 +30,7 @@ ByNode<bool> kept_casts(const Graph& g, bool& any) {
 Graph keep_casts(const Graph& graph) {
   bool any = false;
   const ByNode<bool> kept = kept_casts(graph, any);
-  if (!any) return graph;  // in the order of its nodes, which the schedule follows
+  if (!any) return graph;          // in the order of its nodes, which the schedule follows
   ByValue<NodeId> cast_of(graph);  // by state
   Rewriter r(graph);
   for (const Node& n : graph.nodes) {
