@@ -216,7 +216,8 @@ def unique(a):
 
 def embedding(a):
     need(a.get("max_norm") is None, "`max_norm` of an embedding")
-    need(not a.get("scale_grad_by_freq") and not a.get("sparse"), "`scale_grad_by_freq`, `sparse` of an embedding")
+    need(not a.get("scale_grad_by_freq"), "`scale_grad_by_freq` of an embedding")
+    need(not a.get("sparse"), "`sparse` of an embedding")
     padding = a.get("padding_idx")
     if padding is not None and padding < 0:
         padding += a["x"].shape[0]
@@ -436,7 +437,8 @@ def group_norm_layer(a):
 
 def embedding_layer(a):
     need(a["max_norm"] is None, "`max_norm` of an embedding")
-    need(not a["scale_grad_by_freq"] and not a["sparse"], "`scale_grad_by_freq`, `sparse` of an embedding")
+    need(not a["scale_grad_by_freq"], "`scale_grad_by_freq` of an embedding")
+    need(not a["sparse"], "`sparse` of an embedding")
     return layer("Embedding", rows=a["num_embeddings"], width=a["embedding_dim"], padding_idx=a["padding_idx"])
 
 
