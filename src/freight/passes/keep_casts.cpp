@@ -10,17 +10,16 @@ namespace {
 
 // The casts to 16 bits of states whose next values are made element by element. Other next values, such as a table in
 // which a few rows change, would have to be read for the copy.
-ByNode<bool> kept_casts(const Graph& g, bool& any) {
+std::vector<NodeId> kept_casts(const Graph& g) {
   ByValue<bool> updated(g), result(g);
   for (const Update& u : g.updates) updated[u.state] = is_pointwise(g.def(u.next).op);
   for (Value v : g.results()) result[v] = true;
-  ByNode<bool> kept(g);
+  std::vector<NodeId> kept;
   for (const NodeId i : g.node_ids()) {
     const Node& n = g.node(i);
     if (n.op != Op::cast || result[n.out()] || !updated[n.in(0)]) continue;
-    kept[i] = g.type(n.in(0)).dtype == DType::f32 && wide(g.type(n.out()).dtype) == DType::f32 &&
-              g.type(n.out()).dtype != DType::f32;
-    any = any || kept[i];
+    const DType from = g.type(n.in(0)).dtype, to = g.type(n.out()).dtype;
+    if (from == DType::f32 && to != DType::f32 && wide(to) == DType::f32) kept.push_back(i);
   }
   return kept;
 }
@@ -28,17 +27,17 @@ ByNode<bool> kept_casts(const Graph& g, bool& any) {
 }  // namespace
 
 Graph keep_casts(const Graph& graph) {
-  bool any = false;
-  const ByNode<bool> kept = kept_casts(graph, any);
-  if (!any) return graph;          // in the order of its nodes, which the schedule follows
+  const std::vector<NodeId> casts = kept_casts(graph);
+  if (casts.empty()) return graph;  // with its nodes in their order, which the schedule follows
+  ByNode<bool> kept(graph);
   ByValue<NodeId> cast_of(graph);  // by state
   Rewriter r(graph);
   for (const Node& n : graph.nodes) {
     if (info(n.op).kind == OpKind::leaf) r.copy(n);
   }
-  for (const NodeId i : graph.node_ids()) {
-    if (!kept[i]) continue;
+  for (const NodeId i : casts) {
     const Node& n = graph.node(i);
+    kept[i] = true;
     cast_of[n.in(0)] = i;
     const Type& type = graph.type(n.out());
     const std::string name = leaf_name(graph, n.in(0)) + "." + to_string(type.dtype);
