@@ -2,6 +2,7 @@
 #include "freight/nn/activation.h"
 
 #include "freight/nn/init.h"
+#include "freight/ops/common.h"
 #include "freight/ops/shape.h"
 #include "freight/trace/tracer.h"
 
@@ -15,6 +16,10 @@ Tensor detail::mish(const In& x) { return x * tanh(softplus(x)); }
 Tensor detail::log_sigmoid(const In& x) { return -softplus(-x); }
 Tensor detail::tanhshrink(const In& x) { return x - tanh(x); }
 
+Tensor detail::gelu_of(const Tensor& x, const GELUOptions& o) { return gelu(x, o.approximate); }
+Tensor detail::leaky_relu_of(const Tensor& x, const LeakyReLUOptions& o) { return leaky_relu(x, o.slope); }
+Tensor detail::elu_of(const Tensor& x, const ELUOptions& o) { return elu(x, o.alpha); }
+Tensor detail::softmax_of(const Tensor& x, const AxisOptions& o) { return softmax(x, o.axis); }
 Tensor detail::softplus_of(const Tensor& x, const SoftplusOptions& o) {
   const Tensor scaled = x * o.beta;
   return where(scaled > o.threshold, x, softplus(scaled) * (1 / o.beta));
@@ -41,9 +46,7 @@ Tensor PReLU::forward(const Tensor& x) {
   if (x.rank() < 2 || x.dim(1) != fields_.channels) {
     trace::fail_here("PReLU", "expected (N, ", fields_.channels, ", ...): got ", x.type());
   }
-  Shape per_channel = Shape::filled(x.rank(), 1);
-  per_channel[1] = fields_.channels;
-  return where(x > 0.0, x, x * reshape(weight, per_channel));
+  return where(x > 0.0, x, x * ops::per_channel(weight.value(), x, "PReLU"));
 }
 
 LayerList activation_layers() {
@@ -72,7 +75,7 @@ LayerList activation_layers() {
       declared(Layer<ELU>("ELU", "x where positive, else alpha (exp(x) - 1)")
                    .field("alpha", &ELUOptions::alpha, "minus the value at minus infinity")),
       declared(
-          Layer<Softmax>("Softmax", "exp(x) / sum exp(x) along one axis").field("axis", &SoftmaxOptions::axis, kAxis)),
+          Layer<Softmax>("Softmax", "exp(x) / sum exp(x) along one axis").field("axis", &AxisOptions::axis, kAxis)),
       declared(Layer<LogSoftmax>("LogSoftmax", "ln of Softmax").field("axis", &AxisOptions::axis, kAxis)),
       declared(Layer<Softmin>("Softmin", "Softmax of -x").field("axis", &AxisOptions::axis, kAxis)),
       declared(Layer<GLU>("GLU", "the first half of an axis times the sigmoid of the second; Dauphin et al. 2017")

@@ -43,70 +43,6 @@ struct Identity : Module {
   Tensor forward(const Tensor& x) override { return x; }
 };
 
-struct GELUOptions {
-  GeluKind approximate = GeluKind::erf;  // exact by default
-};
-// x Phi(x), or its tanh approximation.
-class GELU : public Module {
- public:
-  using Fields = GELUOptions;
-  explicit GELU(const Fields& fields = {}) : fields_(fields) {}
-  explicit GELU(GeluKind kind) : GELU(Fields{kind}) {}
-  const Fields& fields() const { return fields_; }
-  Tensor forward(const Tensor& x) override { return gelu(x, fields_.approximate); }
-
- private:
-  Fields fields_;
-};
-
-struct LeakyReLUOptions {
-  double slope = kLeakySlope;  // below zero
-};
-// x where positive, else slope x.
-class LeakyReLU : public Module {
- public:
-  using Fields = LeakyReLUOptions;
-  explicit LeakyReLU(const Fields& fields = {}) : fields_(fields) {}
-  explicit LeakyReLU(double slope) : LeakyReLU(Fields{slope}) {}
-  const Fields& fields() const { return fields_; }
-  Tensor forward(const Tensor& x) override { return leaky_relu(x, fields_.slope); }
-
- private:
-  Fields fields_;
-};
-
-struct ELUOptions {
-  double alpha = kEluAlpha;  // the limit far below zero is -alpha
-};
-// x where positive, else alpha (exp(x) - 1).
-class ELU : public Module {
- public:
-  using Fields = ELUOptions;
-  explicit ELU(const Fields& fields = {}) : fields_(fields) {}
-  explicit ELU(double alpha) : ELU(Fields{alpha}) {}
-  const Fields& fields() const { return fields_; }
-  Tensor forward(const Tensor& x) override { return elu(x, fields_.alpha); }
-
- private:
-  Fields fields_;
-};
-
-struct SoftmaxOptions {
-  int64_t axis = -1;  // along which the results sum to 1
-};
-// exp(x) / sum exp(x) along one axis.
-class Softmax : public Module {
- public:
-  using Fields = SoftmaxOptions;
-  explicit Softmax(const Fields& fields = {}) : fields_(fields) {}
-  explicit Softmax(Axis axis) : Softmax(Fields{axis}) {}
-  const Fields& fields() const { return fields_; }
-  Tensor forward(const Tensor& x) override { return softmax(x, fields_.axis); }
-
- private:
-  Fields fields_;
-};
-
 // A module with settings and without parameters that applies F.
 template <class Options, Tensor (*F)(const Tensor&, const Options&)>
 class ConfiguredActivation : public Module {
@@ -120,6 +56,15 @@ class ConfiguredActivation : public Module {
   Fields fields_;
 };
 
+struct GELUOptions {
+  GeluKind approximate = GeluKind::erf;  // exact by default
+};
+struct LeakyReLUOptions {
+  double slope = kLeakySlope;  // below zero
+};
+struct ELUOptions {
+  double alpha = kEluAlpha;  // the limit far below zero is -alpha
+};
 struct SoftplusOptions {
   double beta = 1;        // the larger, the closer to ReLU
   double threshold = 20;  // x itself where beta x is above
@@ -141,6 +86,10 @@ struct AxisOptions {
   int64_t axis = -1;  // a negative one counts from the back
 };
 namespace detail {
+Tensor gelu_of(const Tensor& x, const GELUOptions& o);
+Tensor leaky_relu_of(const Tensor& x, const LeakyReLUOptions& o);
+Tensor elu_of(const Tensor& x, const ELUOptions& o);
+Tensor softmax_of(const Tensor& x, const AxisOptions& o);
 Tensor softplus_of(const Tensor& x, const SoftplusOptions& o);
 Tensor celu(const Tensor& x, const CELUOptions& o);
 Tensor hardtanh(const Tensor& x, const HardtanhOptions& o);
@@ -151,6 +100,26 @@ Tensor log_softmax_of(const Tensor& x, const AxisOptions& o);
 Tensor softmin(const Tensor& x, const AxisOptions& o);
 Tensor glu(const Tensor& x, const AxisOptions& o);
 }  // namespace detail
+// x Phi(x), or its tanh approximation.
+struct GELU : ConfiguredActivation<GELUOptions, detail::gelu_of> {
+  explicit GELU(const Fields& fields = {}) : ConfiguredActivation(fields) {}
+  explicit GELU(GeluKind kind) : GELU(Fields{kind}) {}
+};
+// x where positive, else slope x.
+struct LeakyReLU : ConfiguredActivation<LeakyReLUOptions, detail::leaky_relu_of> {
+  explicit LeakyReLU(const Fields& fields = {}) : ConfiguredActivation(fields) {}
+  explicit LeakyReLU(double slope) : LeakyReLU(Fields{slope}) {}
+};
+// x where positive, else alpha (exp(x) - 1).
+struct ELU : ConfiguredActivation<ELUOptions, detail::elu_of> {
+  explicit ELU(const Fields& fields = {}) : ConfiguredActivation(fields) {}
+  explicit ELU(double alpha) : ELU(Fields{alpha}) {}
+};
+// exp(x) / sum exp(x) along one axis.
+struct Softmax : ConfiguredActivation<AxisOptions, detail::softmax_of> {
+  explicit Softmax(const Fields& fields = {}) : ConfiguredActivation(fields) {}
+  explicit Softmax(Axis axis) : Softmax(Fields{axis}) {}
+};
 // ln(1 + exp(beta x)) / beta.
 struct Softplus : ConfiguredActivation<SoftplusOptions, detail::softplus_of> {
   using ConfiguredActivation::ConfiguredActivation;

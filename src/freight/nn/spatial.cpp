@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "freight/base/usage.h"
+#include "freight/ops/common.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/index.h"
 #include "freight/ops/shape.h"
@@ -32,10 +33,7 @@ void ConvTransposeLayer::need_output_padding() const {
   }
 }
 Tensor ConvTransposeLayer::with_bias(const Tensor& y) const {
-  if (!bias.defined()) return y;
-  Shape per_channel = Shape::filled(y.rank(), 1);
-  per_channel[1] = fields_.out;
-  return y + reshape(bias, per_channel);
+  return bias.defined() ? y + ops::per_channel(bias.value(), y, type_) : y;
 }
 ConvTranspose1d::ConvTranspose1d(const Fields& fields)
     : ConvTransposeLayer("ConvTranspose1d", 1, checked<ConvTranspose1d>(fields)) {}
