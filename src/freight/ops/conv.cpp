@@ -187,25 +187,25 @@ Tensor conv2d(const In& x, const In& w, const In& bias, const ConvOptions& o) {
                  [&](const Tensor& in) { return with_bias(conv("conv2d", 2, in, w, o), bias, "conv2d"); });
 }
 
-Tensor conv_transpose2d(const In& x, const In& w, const ConvTransposeOptions& o) {
-  constexpr const char* kOp = "conv_transpose2d";
-  const Frame frame(x.where, "conv_transpose2d");
-  const Tensor in = ops::get(x, kOp), weight = ops::get(w, kOp);  // (N, C, H, W), (C, K / groups, kh, kw)
-  if (in.rank() == 3) return squeeze(conv_transpose2d(unsqueeze(in, 0), w, o), 0);
-  need_rank(in, 2, kOp);
+namespace {
+
+// in (N, C, H, W), w (C, K / groups, kh, kw)
+Tensor conv_transpose(const char* op, const Tensor& in, const In& w, const ConvTransposeOptions& o) {
+  const Tensor weight = ops::get(w, op);
+  need_rank(in, 2, op);
   if (weight.rank() != 4 || weight.dim(0) != in.dim(1)) {
-    ops::fail_here(kOp, "channels do not fit: input ", in.type(), " axis 1 = ", in.dim(1), ", weight ", weight.type());
+    ops::fail_here(op, "channels do not fit: input ", in.type(), " axis 1 = ", in.dim(1), ", weight ", weight.type());
   }
-  const Shape extra = o.output_padding.expand(2, kOp, "output_padding");
-  ConvAttrs a = conv_attrs(kOp, 2, o);
-  need_small(kOp, in, spatial_extents(weight), a.dilation, a);
-  need_at_most(kOp, "output_padding", extra, kLargestStride);
+  const Shape extra = o.output_padding.expand(2, op, "output_padding");
+  ConvAttrs a = conv_attrs(op, 2, o);
+  need_small(op, in, spatial_extents(weight), a.dilation, a);
+  need_at_most(op, "output_padding", extra, kLargestStride);
   if (o.groups < 1 || o.groups > std::max<int64_t>(weight.dim(0), 1)) {
-    ops::fail_here(kOp, "groups must be from 1 to the channels of the input: got ", o.groups, " for ", in.type());
+    ops::fail_here(op, "groups must be from 1 to the channels of the input: got ", o.groups, " for ", in.type());
   }
   for (int i = 0; i < 2; ++i) {
     if (a.stride[i] >= 1 && a.dilation[i] >= 1 && a.pad_low[i] >= 0 && extra[i] >= 0) continue;
-    ops::fail_here(kOp, "stride and dilation must be positive, padding and output_padding not negative: got stride ",
+    ops::fail_here(op, "stride and dilation must be positive, padding and output_padding not negative: got stride ",
                    a.stride, ", dilation ", a.dilation, ", padding ", a.pad_low, ", output_padding ", extra);
   }
   a.shape = {in.dim(0), weight.dim(1) * o.groups};
@@ -213,12 +213,19 @@ Tensor conv_transpose2d(const In& x, const In& w, const ConvTransposeOptions& o)
     a.shape.push_back((in.dim(2 + i) - 1) * a.stride[i] - 2 * a.pad_low[i] + a.dilation[i] * (weight.dim(2 + i) - 1) +
                       extra[i] + 1);
   }
-  need_at_most(kOp, "the result", {a.shape[2], a.shape[3]}, kLongestAxis);
+  need_at_most(op, "the result", {a.shape[2], a.shape[3]}, kLongestAxis);
   if (a.shape[2] < 0 || a.shape[3] < 0) {
-    ops::fail_here(kOp, "padding removes more than the whole axis: got padding ", a.pad_low, " for input ", in.type(),
+    ops::fail_here(op, "padding removes more than the whole axis: got padding ", a.pad_low, " for input ", in.type(),
                    " and weight ", weight.type(), ", which leaves ", a.shape, "; expected less padding");
   }
   return ops::one(Op::conv_grad_input, a, {in, weight});
+}
+
+}  // namespace
+
+Tensor conv_transpose2d(const In& x, const In& w, const ConvTransposeOptions& o) {
+  constexpr const char* kOp = "conv_transpose2d";
+  return batched(x, 2, kOp, [&](const Tensor& in) { return conv_transpose(kOp, in, w, o); });
 }
 
 Tensor max_pool1d(const In& x, const PoolOptions& o) { return max_pool("max_pool1d", 1, x, o).values; }
@@ -238,13 +245,13 @@ Tensor avg_pool2d(const In& x, const PoolOptions& o) {
 
 Tensor adaptive_avg_pool2d(const In& x, const Extents& output) {
   constexpr const char* kOp = "adaptive_avg_pool2d";
-  const auto [frame, in] = ops::enter(x, kOp);
-  if (in.rank() == 3) return squeeze(adaptive_avg_pool2d(unsqueeze(in, 0), output), 0);
-  need_rank(in, 2, kOp);
-  ops::need_floating(in, kOp);
-  const Shape cells = output.expand(2, kOp, "output");
-  if (cells == Shape{1, 1}) return mean(in, {2, 3}, Keep::yes);
-  return ops::one(Op::adaptive_avg_pool, AdaptivePoolAttrs{cells}, {in});
+  return batched(x, 2, kOp, [&](const Tensor& in) {
+    need_rank(in, 2, kOp);
+    ops::need_floating(in, kOp);
+    const Shape cells = output.expand(2, kOp, "output");
+    if (cells == Shape{1, 1}) return mean(in, {2, 3}, Keep::yes);
+    return ops::one(Op::adaptive_avg_pool, AdaptivePoolAttrs{cells}, {in});
+  });
 }
 
 }  // namespace freight

@@ -142,6 +142,13 @@ bool lone_sample(const Tensor& x, const Tensor& target) {
   return x.rank() == 1 && target.rank() == (is_floating(target.dtype()) ? 1 : 0);
 }
 
+// Such a sample as a batch of one: loss(x (1, C), target); its loss without the axis again, where it is not reduced.
+template <class Loss>
+Tensor of_lone_sample(const Tensor& x, const Tensor& target, Reduction reduction, const Loss& loss) {
+  const Tensor y = loss(unsqueeze(x, 0), unsqueeze(target, 0));
+  return reduction == Reduction::none ? squeeze(y, 0) : y;
+}
+
 // The shape of the targets of x (N, C, d1, ...), one for each place: (N, d1, ...).
 Shape target_shape(const Tensor& x) {
   Shape s = x.shape();
@@ -177,8 +184,8 @@ Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptio
   const Tensor given = ops::get(logits, "cross_entropy"), t = ops::get(target, "cross_entropy");
   const bool soft = is_floating(t.dtype()), weighted = options.weight.defined();
   if (lone_sample(given, t)) {
-    const Tensor y = cross_entropy(unsqueeze(given, 0), unsqueeze(t, 0), options);
-    return options.reduction == Reduction::none ? squeeze(y, 0) : y;
+    return of_lone_sample(given, t, options.reduction,
+                          [&](const Tensor& x, const Tensor& row) { return cross_entropy(x, row, options); });
   }
   if (given.rank() > 2) {
     return by_places(given, t, options.reduction, "cross_entropy",
@@ -211,8 +218,8 @@ Tensor nll_loss(const In& log_probabilities, const In& target, const NllOptions&
   const Frame frame(log_probabilities.where, kName);
   const Tensor p = ops::get(log_probabilities, kName), t = ops::get(target, kName);
   if (lone_sample(p, t)) {
-    const Tensor y = nll_loss(unsqueeze(p, 0), unsqueeze(t, 0), options);
-    return options.reduction == Reduction::none ? squeeze(y, 0) : y;
+    return of_lone_sample(p, t, options.reduction,
+                          [&](const Tensor& x, const Tensor& row) { return nll_loss(x, row, options); });
   }
   if (p.rank() > 2) {
     return by_places(p, t, options.reduction, kName,
