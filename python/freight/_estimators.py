@@ -82,6 +82,15 @@ def _need_weights(sample_weight, y):
     return weights
 
 
+def _validation_parts(eval_set, sizes, expected):
+    """What eval_set holds, which may be a list of one such set."""
+    if isinstance(eval_set, list) and len(eval_set) == 1:
+        eval_set = eval_set[0]
+    if not isinstance(eval_set, (tuple, list)) or len(eval_set) not in sizes:
+        raise ValueError(f"eval_set: expected {expected}")
+    return eval_set
+
+
 class _Estimator(BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -114,10 +123,7 @@ class _Estimator(BaseEstimator):
             x, codes, weights = as_counts(x.astype("float64"), codes.astype("float64"), weights) or (x, codes, weights)
         validation = None
         if eval_set is not None:
-            eval_set = eval_set[0] if isinstance(eval_set, list) and len(eval_set) == 1 else eval_set
-            if not isinstance(eval_set, (tuple, list)) or len(eval_set) != 2:
-                raise ValueError("eval_set: expected (X, y) for a network")
-            other, other_y = self._arrays(*eval_set)
+            other, other_y = self._arrays(*_validation_parts(eval_set, (2,), "(X, y) for a network"))
             validation = _estimators_module.inputs_of(network, other), self._codes_again(other_y)
         self.history_ = _estimators_module.fitted(
             network, _estimators_module.inputs_of(network, x), codes, classes=None if self._regression else self._outputs(),
@@ -213,10 +219,7 @@ class _Estimator(BaseEstimator):
     def _with_validation(self, table, eval_set, added, weighted, settings):
         if self._model_name() != "gbdt":
             raise ValueError(f"eval_set: ends the boosting of model='gbdt', got model={self.model!r}")
-        if isinstance(eval_set, list) and len(eval_set) == 1:
-            eval_set = eval_set[0]
-        if not isinstance(eval_set, (tuple, list)) or len(eval_set) not in (2, 3):
-            raise ValueError("eval_set: expected (X, y) or (X, y, sample_weight)")
+        eval_set = _validation_parts(eval_set, (2, 3), "(X, y) or (X, y, sample_weight)")
         other, _, y = self._table(eval_set[0], eval_set[1], title="eval_set")
         y = _check_y(y, y_numeric=self._regression, estimator=self)
         if len(y) != other.rows:

@@ -59,14 +59,15 @@ def targets_of(y, outputs, classes):
 
 def fitted(network, x, y, *, classes, weights, validation, settings):
     """Trains, and returns the history."""
-    targets, loss = targets_of(y, outputs_of(network, x), classes)
+    outputs = outputs_of(network, x)
+    targets, loss = targets_of(y, outputs, classes)
     if validation is not None:
-        validation = (validation[0], targets_of(validation[1], targets.shape[1:] if loss != "cross_entropy" else (classes,), classes)[0])
+        validation = (validation[0], targets_of(validation[1], outputs, classes)[0])
     if weights is not None:
         if loss == "multilabel":
             raise ValueError("sample_weight: expected a network with an output for each of 2 classes, got one with 1 output")
         weights = weights / weights.mean()
-    return _fit.fit(network, x, targets, loss=loss, sample_weight=weights, validation_data=validation, verbose=False, **settings)
+    return _fit.fit(network, x, targets, loss=loss, sample_weight=weights, validation_data=validation, verbose=0, **settings)
 
 
 def probabilities(outputs):

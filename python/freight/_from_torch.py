@@ -4,7 +4,7 @@ from . import _array_api as xp
 from . import nn
 from ._module import AttentionLayer, Layer, Module, RecurrentLayer
 from ._torch_functions import FIXED, FUNCTIONS, OPERATORS
-from ._transformer import _ACTIVATIONS
+from ._transformer import ACTIVATIONS
 
 # Settings of PyTorch's layers that Freight's may lack, with the value that means what these do.
 _FIXED = {"padding_mode": "zeros", "return_indices": False, "recompute_scale_factor": None, "proj_size": 0, "max_norm": None,
@@ -182,7 +182,7 @@ class _Conversion:
         import torch.nn.functional as functional  # type: ignore[import-not-found]
 
         place = self.place(module, path)
-        names = [name for name in _ACTIVATIONS if module.activation is getattr(functional, name)]
+        names = [name for name in ACTIVATIONS if module.activation is getattr(functional, name)]
         if not names:
             raise ValueError(f"{place}: expected the activation \"relu\" or \"gelu\", got {module.activation!r}")
         if module.linear1.bias is None:

@@ -7,7 +7,7 @@ import contextlib
 import threading
 
 from . import _array_api as xp
-from . import _core, _functions
+from . import _core, _display, _functions
 from ._transforms import _as_leaves, _flatten, _state, _unflatten
 
 
@@ -349,11 +349,9 @@ class Module:
         if input_shape is not None:
             return _core.model_summary(self._node(), {"name": type(self).__name__, "input": tuple(input_shape), "dtype": dtype,
                                                       "loss": "mse"})
-        from . import _display
         return _display.layers_text(self)
 
     def _repr_html_(self):
-        from . import _display
         return _display.table(*_display.layers(self))
 
     # Training and files (_fit.py).

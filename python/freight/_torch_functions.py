@@ -5,7 +5,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from . import _core, _functions, xp
+from . import _core, _functions, _layers, xp
 from ._array_api import _axis
 
 # Parameters that must have this value, by function: Freight has nothing for the others.
@@ -320,22 +320,22 @@ def _leaky_relu(input, negative_slope=0.01, inplace=False):
 
 @_named("hardtanh")
 def _hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
-    return xp.clip(input, min_val, max_val)
+    return _layers.Hardtanh(min_val, max_val)(input)
 
 
 @_named("relu6")
 def _relu6(input, inplace=False):
-    return xp.clip(input, 0.0, 6.0)
+    return _layers.ReLU6()(input)
 
 
 @_named("hardsigmoid")
 def _hardsigmoid(input, inplace=False):
-    return xp.clip(input / 6 + 0.5, 0.0, 1.0)
+    return _layers.Hardsigmoid()(input)
 
 
 @_named("hardswish")
 def _hardswish(input, inplace=False):
-    return input * _hardsigmoid(input)
+    return _layers.Hardswish()(input)
 
 
 @_named("softplus")
@@ -345,7 +345,7 @@ def _softplus(input, beta=1, threshold=20):
 
 @_named("mish")
 def _mish(input, inplace=False):
-    return input * xp.tanh(_functions.softplus(input))
+    return _layers.Mish()(input)
 
 
 @_named("clamp", "clip")

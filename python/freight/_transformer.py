@@ -4,7 +4,7 @@ import copy
 from . import _functions, _layers
 from ._module import Module, ModuleList
 
-_ACTIVATIONS = {"relu": _functions.relu, "gelu": _functions.gelu}
+ACTIVATIONS = {"relu": _functions.relu, "gelu": _functions.gelu}
 
 
 class TransformerEncoderLayer(Module):
@@ -14,7 +14,7 @@ class TransformerEncoderLayer(Module):
     def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5, batch_first=False,
                  norm_first=False):
         super().__init__()
-        if activation not in _ACTIVATIONS:
+        if activation not in ACTIVATIONS:
             raise ValueError(f"TransformerEncoderLayer: activation: expected \"relu\" or \"gelu\", got {activation!r}")
         self.activation, self.batch_first, self.norm_first = activation, batch_first, norm_first
         self.self_attn = _layers.MultiheadAttention(d_model, nhead, dropout)
@@ -32,7 +32,7 @@ class TransformerEncoderLayer(Module):
             return self.dropout1(y)
 
         def transformed(x):
-            return self.dropout2(self.linear2(self.dropout(_ACTIVATIONS[self.activation](self.linear1(x)))))
+            return self.dropout2(self.linear2(self.dropout(ACTIVATIONS[self.activation](self.linear1(x)))))
 
         x = src if self.batch_first else src.swapaxes(0, 1)
         if self.norm_first:
