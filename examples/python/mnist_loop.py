@@ -1,14 +1,13 @@
 """The training of mnist_fit.py as a loop over a compiled step: mnist_loop.py DIRECTORY."""
-import sys
 import time
 
 import numpy as np
-from mnist_fit import network, read
+from mnist_fit import network, options, read
 
 import freight as fr
 from freight import optim
 
-BATCH, EPOCHS = 64, 4
+BATCH = 64
 
 net = network()
 optimizer = optim.SGD(net, lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4, decay_norm_bias=False)
@@ -26,11 +25,12 @@ def step(x, y):
 
 
 if __name__ == "__main__":
-    (images, classes), test = read(sys.argv[1], "train"), read(sys.argv[1], "t10k")
+    given = options()
+    (images, classes), test = read(given.directory, "train", given.samples), read(given.directory, "t10k", given.samples)
     classes = classes.astype("i8")
     steps = len(images) // BATCH
-    rate = optim.one_cycle(0.1, EPOCHS * steps)
-    for epoch in range(EPOCHS):
+    rate = optim.one_cycle(0.1, given.epochs * steps)
+    for epoch in range(given.epochs):
         began = time.monotonic()
         order, loss = np.random.default_rng(epoch).permutation(len(images)), 0.0
         for i in range(steps):

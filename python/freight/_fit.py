@@ -434,12 +434,14 @@ def save(model, path, *, input_shape=None, loss=None):
 def load(path):
     """A module from a model that `save`, fit or the command has stored: a network made of the library's layers. For the weights
     of a class of one's own: make the module, and call its load_weights."""
-    node, task = _core.load_model(os.fspath(path))
+    return described(*_core.load_model(os.fspath(path))).eval()
+
+
+def described(node, task):
+    """The module of a network of the library, which is for this task."""
     model = wrapped(node)
-    task.pop("name")
-    task["dtype"] = task["dtype"].name
-    model.__dict__["_task"] = task
-    return model.eval()
+    model.__dict__["_task"] = {**{k: v for k, v in task.items() if k != "name"}, "dtype": task["dtype"].name}
+    return model
 
 
 class Callback:

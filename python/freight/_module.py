@@ -7,7 +7,7 @@ import contextlib
 import threading
 
 from . import _array_api as xp
-from . import _core, _display, _functions
+from . import _core, _display
 from ._transforms import _as_leaves, _flatten, _state, _unflatten
 
 
@@ -667,21 +667,6 @@ class AttentionLayer(Layer):
         found = node.call_attention(query, key, key if value is None else value, key_padding_mask, attn_mask, is_causal,
                                     need_weights, average_attn_weights)
         return found if need_weights else (found, None)
-
-
-class Loss(Module):
-    """A loss of the library as a module: loss(outputs, targets), also for fit(loss=...)."""
-
-    _function = ""
-
-    def _make(self, given):
-        Module.__init__(self)
-        settings = {k: v for k, v in given.items() if k != "self" and v is not None}
-        object.__setattr__(self, "_settings", {k: xp.asarray(v) if hasattr(v, "__len__") and not isinstance(v, str) else v
-                                               for k, v in settings.items()})
-
-    def forward(self, outputs, targets):
-        return getattr(_functions, self._function)(outputs, targets, **self._settings)
 
 
 def wrapped(node):

@@ -458,9 +458,8 @@ bool save(const PyNode& node, const std::string& path, const nb::dict& request) 
   return true;
 }
 
-// (node, what model_of reads) of a stored network.
-nb::tuple load(const std::string& path) {
-  const store::Bundle b = store::load_net(path, "load as a module");
+// (node, what model_of reads) of a network in a bundle.
+nb::tuple described(const store::Bundle& b) {
   nb::dict d;
   d["name"] = b.model.name;
   d["input"] = tuple_of(Shape(b.model.input.shape));
@@ -472,13 +471,30 @@ nb::tuple load(const std::string& path) {
   return nb::make_tuple(PyNode{b.model.net}, d);
 }
 
+// A named network with new weights; 0 and an empty shape stand for its own settings.
+nb::tuple create(const std::string& name, int64_t classes, const std::vector<int64_t>& input, int64_t vocabulary,
+                 int64_t length) {
+  store::Bundle b;
+  b.model =
+      models::create(name, {.classes = classes, .input = Shape(input), .vocabulary = vocabulary, .length = length});
+  return described(b);
+}
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const models::Entry& e : models::registry()) names.push_back(e.name);
+  return names;
+}
+
 }  // namespace
 
 void bind_runs(nb::module_& m) {
   m.def("fit", fit);
   m.def("evaluate", evaluate);
   m.def("save_model", save);
-  m.def("load_model", load);
+  m.def("load_model", [](const std::string& path) { return described(store::load_net(path, "load as a module")); });
+  m.def("create_model", create);
+  m.def("model_names", model_names);
   m.def("load_weights", [](const PyNode& node, const std::string& path) { store::load_weights(*node.module, path); });
   m.def("output_shape", [](const PyNode& node, const nb::dict& request) {
     return tuple_of(Shape(model_of(node, request).output_type(1).shape));
