@@ -235,9 +235,8 @@ def _weighted(request, weights, loss):
     request["feeds"] = True
     if y.dtype == xp.int64 and request["loss"] == "cross_entropy" and "loss_function" not in request:
         outputs = max(len(request["classes"]), request.pop("outputs"))
-        hot = lambda labels: xp.astype(xp.expand_dims(labels, axis=1) == xp.arange(outputs), xp.float32)  # noqa: E731
-        request["y"] = hot(y) * xp.expand_dims(weights, axis=1)
-        request["vy"] = hot(request["vy"])
+        hot = xp.astype(xp.expand_dims(y, axis=1) == xp.arange(outputs), xp.float32)
+        request["y"] = hot * xp.expand_dims(weights, axis=1)
         return
     if y.dtype != xp.float32:
         raise ValueError(f"fit: sample_weight is for cross_entropy and for values, got loss {request['loss']}")

@@ -136,6 +136,12 @@ def test_sample_weights_equal_repeated_samples():
         np.testing.assert_allclose(value.numpy(), repeated.state_dict()[name].numpy(), rtol=1e-4, atol=1e-6)
 
 
+def test_sample_weights_leave_the_evaluation_alone():
+    plain, weighted = fit(made(), validation_data=TEST), fit(made(), validation_data=TEST, sample_weight=np.ones(600))
+    for name in ("val_loss", "val_accuracy"):
+        np.testing.assert_allclose(plain.history[name], weighted.history[name], rtol=1e-4)
+
+
 def test_class_weights_prefer_a_class():
     counts = []
     for class_weight in (None, {0: 1.0, 1: 1.0, 2: 50.0}):
