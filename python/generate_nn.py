@@ -145,6 +145,7 @@ def write(core, package, write_stub, stubs):
     (package / "_layers.py").write_text("\n".join(lines))
     head = "from . import Array, History\nfrom .callbacks import Callback\n"
     write_stub(package / "callbacks.pyi", "from . import History\n" + (stubs / "callbacks.pyi").read_text())
+    write_stub(package / "distributed.pyi", "from . import Array\n" + (stubs / "distributed.pyi").read_text())
     write_stub(package / "nn.pyi", head + (stubs / "nn.pyi").read_text() + "\n" + "\n".join(stub) + "\n")
     write_optimizers(core, package, write_stub, "from . import Array\nfrom .nn import Module, Parameter\n", stubs)
 

@@ -6,7 +6,7 @@ import tempfile
 import weakref
 
 from . import _array_api as xp
-from . import _core, _display
+from . import _core, _display, distributed
 from ._functions import isfinite
 from ._module import Module, wrapped
 from ._transforms import autocast, jit
@@ -41,8 +41,8 @@ class History:
 class _Sink:
     """Gets the reports of a run, and hands them on to the callbacks."""
 
-    def __init__(self, model, callbacks, validates, verbose):
-        self.model, self.callbacks, self.validates = model, callbacks, validates
+    def __init__(self, model, callbacks, verbose):
+        self.model, self.callbacks = model, callbacks
         self.history, self.progress = History(), _display.progress(verbose)
         self.wants_steps = self.progress.wants_steps or any(c.wants_steps for c in callbacks)
 
@@ -142,11 +142,18 @@ class _Batches:
         self.loader, self.loss, self.count = loader, loss, len(loader)
         if self.count == 0:
             raise ValueError("fit: x has no batches: expected at least one")
+        job, replicas = distributed._job(), getattr(getattr(loader, "sampler", None), "num_replicas", 1)
+        if replicas > 1:
+            raise ValueError(f"fit: x: its sampler divides the samples among {replicas} processes: expected the same batches on every "
+                             "rank, of which fit takes each rank's part")
         self.size = None
         self.start(0, 0)
         first = self.next()
         self.x, self.y, self.tokens = first["x"], first["y"], first["tokens"]
         self.size = self.x.shape[0]
+        if job is not None:
+            job.need_equal("a first batch of x (where a DataLoader shuffles, give it a generator with a seed) with the sum",
+                           repr(float(xp.sum(xp.astype(self.x, xp.float64)))))
         self.samples = self.count * self.size
 
     def start(self, epoch, first):
@@ -266,6 +273,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
         verbose=1, **settings):
     """See Module.fit."""
     name = loss if isinstance(loss, str) else None
+    device = distributed._device(device)
     batches = _Batches(x, name) if y is None and _is_loader(x) else None
     if batches:
         if resume or sample_weight is not None:
@@ -328,7 +336,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
                         f"{type(settings['optimizer']).__name__}")
     request["settings"] = {"epochs": epochs, "batch_size": batch_size, "device": device, "precision": precision,
                            "grad_accum": grad_accum, "seed": seed, "output_dir": os.fspath(output_dir), **settings}
-    sink = _Sink(model, callbacks, validation_data is not None, verbose)
+    rank = distributed.get_rank()  # the other ranks train alike, and say nothing
+    sink = _Sink(model, [] if rank else callbacks, 0 if rank else verbose)
     model.__dict__["_task"] = {k: request[k] for k in ("input", "dtype", "loss", "classes", "mean", "std")}
     if callable(loss):
         model.__dict__["_task"]["loss_function"] = loss

@@ -166,7 +166,7 @@ struct Executable::Bound {
       fail(ErrorKind::usage, "all_reduce", "all-reduce in other memory than the plan's: ", *s.sum);
     }
     void* const data = table[s.first + 1];  // behind the one operand
-    if (!s.sum_read) return ranks.ready(data);
+    if (!s.sum_read && ranks.sums_behind()) return ranks.ready(data);
     if (ranks.sum_within({&data, 1}, *s.sum)) return;
     fail(ErrorKind::usage, "all_reduce",
          "a sum over ranks is there behind the run, but another step of it reads the sum: ", *s.sum);
