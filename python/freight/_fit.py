@@ -6,7 +6,7 @@ import tempfile
 import weakref
 
 from . import _array_api as xp
-from . import _core, _display, distributed
+from . import _core, _devices, _display, distributed
 from ._functions import isfinite
 from ._module import Module, wrapped
 from ._transforms import autocast, jit
@@ -135,13 +135,28 @@ def _need_as_many(x, y, what):
         raise ValueError(f"{what}: there are no samples: expected at least one")
 
 
-class _Batches:
-    """The batches of an iterable with a length, such as a DataLoader, for each epoch anew."""
+def _need_none(function, path, **others):
+    for name, value in others.items():
+        if value is not None:
+            raise ValueError(f"{function}: {name}: expected none beside the folder {os.fspath(path)}, which has its own classes and "
+                             "splits (val_split=0.2)")
 
-    def __init__(self, loader, loss):
-        self.loader, self.loss, self.count = loader, loss, len(loader)
-        if self.count == 0:
-            raise ValueError("fit: x has no batches: expected at least one")
+
+def _empty_like(model, input_shape):
+    """No samples, of the shape that the model takes."""
+    shape = input_shape or (model.__dict__.get("_task") or {}).get("input") or model.__dict__.get("_seen", (None,))[0]
+    if shape is None:
+        raise ValueError("fit: input_shape: expected the shape of a sample, such as (3, 224, 224), for a folder")
+    return xp.zeros((0, *shape))
+
+
+class _Batches:
+    """The batches of an iterable, such as a DataLoader, for each epoch anew; of an iterator where the last epoch has ended."""
+
+    def __init__(self, loader, loss, steps):
+        self.loader, self.loss, self.endless = loader, loss, iter(loader) is loader
+        self.count = _batches_per_epoch(loader, steps)
+        self.read, self.epoch, self.kept = 0, -1, None  # of an iterator: its first batch is looked at before the run
         job, replicas = distributed._job(), getattr(getattr(loader, "sampler", None), "num_replicas", 1)
         if replicas > 1:
             raise ValueError(f"fit: x: its sampler divides the samples among {replicas} processes: expected the same batches on every "
@@ -157,6 +172,11 @@ class _Batches:
         self.samples = self.count * self.size
 
     def start(self, epoch, first):
+        if self.endless:
+            again = epoch == self.epoch and self.at > 0
+            self.repeats, self.over = again and epoch == 0 and self.read == 1, again and self.read > 1
+            self.epoch, self.at = epoch, 0
+            return
         sampler = getattr(self.loader, "sampler", None)
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(epoch)
@@ -164,8 +184,21 @@ class _Batches:
         while self.at < first:
             self.next()
 
+    def _raw(self):
+        if not self.endless:
+            return next(self.batches, None)
+        if self.repeats:
+            self.repeats = False
+            return self.kept
+        batch = None if self.over else next(self.loader, None)
+        if batch is None and not self.over:
+            raise ValueError(f"fit: x has ended after {self.read} batches: expected {self.count} in each epoch (steps_per_epoch)")
+        self.read += 1
+        self.kept = batch if self.read == 1 else None
+        return batch
+
     def next(self):
-        batch = next(self.batches, None)
+        batch = self._raw()
         if batch is None:
             return None
         what = f"fit: batch {self.at} of x"
@@ -179,6 +212,21 @@ class _Batches:
         if x.dtype == xp.uint8:
             x = xp.astype(x, xp.float32) / 255
         return {"x": x, "y": y, "tokens": tokens}
+
+
+def _batches_per_epoch(loader, steps):
+    try:
+        count = len(loader)
+    except TypeError:
+        count = None
+    if steps is None and count is None:
+        raise ValueError("fit: x has no length: expected steps_per_epoch, the number of batches of an epoch")
+    if steps is not None and (type(steps) is not int or steps < 1 or steps > (count or steps)):
+        raise ValueError(f"fit: steps_per_epoch: expected a whole number from 1{f' to {count}, the batches of x' if count else ''}, got "
+                         f"{steps!r}")
+    if count == 0:
+        raise ValueError("fit: x has no batches: expected at least one")
+    return steps or count
 
 
 def _is_loader(x):
@@ -270,12 +318,22 @@ def _weighted(request, weights, loss):
 
 def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, sample_weight=None, class_weight=None, loss="auto",
         metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0, resume=None, output_dir="",
-        verbose=1, **settings):
+        verbose=1, devices=None, steps_per_epoch=None, input_shape=None, **settings):
     """See Module.fit."""
     name = loss if isinstance(loss, str) else None
-    device = distributed._device(device)
-    batches = _Batches(x, name) if y is None and _is_loader(x) else None
-    if batches:
+    ranks = _devices.count_of(devices, device, model)
+    device = distributed._device("cpu" if ranks else device)
+    folder = isinstance(x, (str, os.PathLike))
+    batches = _Batches(x, name, steps_per_epoch) if y is None and not folder and _is_loader(x) else None
+    if steps_per_epoch is not None and not batches:
+        raise ValueError("fit: steps_per_epoch is for iterables of batches: expected none beside a folder or arrays, got "
+                         f"{steps_per_epoch!r}")
+    if input_shape is not None and not folder:
+        raise ValueError("fit: input_shape is for images of a folder: expected none, as x has a shape")
+    if folder:
+        _need_none("fit", x, y=y, validation_data=validation_data, sample_weight=sample_weight)
+        x, y, tokens, classes, path = _empty_like(model, input_shape), xp.zeros((0,), dtype=xp.int64), False, None, os.fspath(x)
+    elif batches:
         if resume or sample_weight is not None:
             raise ValueError(f"fit: {'resume' if resume else 'sample_weight'} is for arrays: the batches of x may differ each time")
         x, y, tokens, classes, batch_size = batches.x, batches.y, batches.tokens, None, batches.size
@@ -284,8 +342,10 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
             x, y = _pair(x, "fit: y is missing and x")
         x, tokens = _inputs(x, "fit: x")
         y, classes = _targets(y, name, None, "fit")
-    _need_as_many(x, y, "fit")
+    if not folder:
+        _need_as_many(x, y, "fit")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
+    request["path"] = path if folder else None
     request["feeds"] = tokens or (x.dtype == xp.float32 and y.dtype == xp.int32) or batches is not None
     request["batches"] = batches
     if validation_data is not None:
@@ -313,7 +373,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
                 output_dir = value
             else:
                 settings[key] = value
-    if settings.get("early_stop", 0) > 0 and validation_data is None:
+    if settings.get("early_stop", 0) > 0 and validation_data is None and not folder:
         raise ValueError("fit: early stopping compares evaluations: expected validation_data, got none")
     if sample_weight is not None or (class_weight is not None and request["feeds"]):
         if y.dtype == xp.int64:
@@ -348,9 +408,14 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
             # The weights of the best epoch are kept in files.
             request["settings"]["output_dir"] = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "run")
         try:
-            result = _core.fit(model._node(), request, sink)
+            if ranks:
+                result = _devices.run(ranks, output_dir, lambda first: _core.fit(model._node(), request, sink if first else _Sink(model, [], 0)))
+            else:
+                result = _core.fit(model._node(), request, sink)
         finally:
             sink.progress.end()
+    if folder:
+        model.__dict__["_task"] |= {k: result[k] for k in ("classes", "mean", "std")}
     if not output_dir:
         result["output_dir"] = result["model_path"] = ""
     history = sink.history

@@ -375,6 +375,18 @@ std::exception_ptr unlocked(F&& f) {
   return failure;
 }
 
+// Images, or arrays in files, that the command reads too.
+data::Source images_at(const train::Config& config) {
+  data::Source source = train::source_of(config);
+  source.need();
+  const data::Content content = source.content();
+  if (content != data::Content::images && content != data::Content::arrays)
+    raise<ValueError>("fit: x: ", config.data,
+                      " has texts or a table: expected images or arrays (.npy, .npz); others are for ",
+                      "freight.train");
+  return source;
+}
+
 // All ranks train with the same settings; the run directory is rank 0's.
 void agree_on(train::Config& config, job::Ranks& ranks) {
   train::Config common = config;
@@ -405,6 +417,9 @@ nb::dict fit(const PyNode& node, const nb::dict& request, nb::handle sink) {
   config.model = options.own.model->name;
   if (nb::cast<bool>(request["feeds"])) {
     options.own.feeds = feeds_of(request, config.seed);
+  } else if (const auto path = given(request, "path")) {
+    config.data = nb::cast<std::string>(*path);
+    options.source = images_at(config);
   } else {
     data::TrainTest sets{dataset_of(request, "x", "y"), dataset_of(request, "vx", "vy")};
     sets.test.validation = true;
@@ -412,11 +427,15 @@ nb::dict fit(const PyNode& node, const nb::dict& request, nb::handle sink) {
   }
   PyObserver observer(sink, *node.module, config);
   train::Result result;
+  store::Preprocessing prepared;
+  std::vector<std::string> classes;
   const std::exception_ptr failure = unlocked([&] {
     if (options.ranks) agree_on(config, *options.ranks);
     options.recorded = !config.output_dir.empty();
     train::PreparedRun run = train::prepare(config, std::move(options));
     result = run.run(observer, {"freight.fit"});
+    prepared = run.preprocessing();
+    classes = run.class_names();
   });
   if (failure) tell_others(failure);
   observer.settle();
@@ -432,6 +451,9 @@ nb::dict fit(const PyNode& node, const nb::dict& request, nb::handle sink) {
   d["samples_per_second"] = result.samples_per_second;
   d["output_dir"] = result.output_dir;
   d["model_path"] = result.model_path;
+  d["mean"] = prepared.mean;
+  d["std"] = prepared.std;
+  d["classes"] = classes;
   return d;
 }
 

@@ -67,7 +67,7 @@ def launched(program, folder, *arguments, starter="launch", processes=2):
     head = {"launch": [COMMAND, "launch", "-n", "2", "--log-dir", str(folder / "logs")], "torchrun": TORCHRUN}[starter]
     environment = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(head + command if processes > 1 else [sys.executable, *command], env=environment, capture_output=True,
-                          text=True, timeout=120)
+                          text=True, timeout=120, start_new_session=True)
     found = [np.load(folder / f"{processes}-{rank}.npz") for rank in range(processes)
              if (folder / f"{processes}-{rank}.npz").exists()]
     return done, found
@@ -281,3 +281,92 @@ network().fit(*data, epochs=1 + (sys.argv[2] == "settings") * rank)
 def test_ranks_that_would_train_on_different_things_are_refused(tmp_path, what, text):
     done, _ = launched(DIFFER, tmp_path, what)
     assert done.returncode == 1 and text in done.stderr, done.stderr
+
+
+DEVICES = HEAD + """
+import time
+fr.set_threads(4)  # two of each of two ranks
+
+
+def fitted(plain=False, **settings):
+    fr.random.seed(3)
+    net = network() if plain else network(nn.BatchNorm1d(600), nn.Dropout(0.1))
+    history = net.fit(X, Y, validation_data=(X[:30], Y[:30]), batch_size=32, epochs=3, lr=0.1, verbose=0, **settings)
+    return {**{k: v.numpy().tobytes() for k, v in net.state_dict().items()}, "losses": history.history["loss"]}
+
+
+class Raises(callbacks.Callback):
+    def on_epoch_end(self, epoch, logs):
+        raise KeyError("why")
+
+
+class Interrupts(callbacks.Callback):
+    wants_steps = True
+
+    def on_train_batch_end(self, batch, logs):
+        os.kill(0, signal.SIGINT)  # as a terminal does: all processes of the group
+        time.sleep(0.1)
+
+
+def raised(**settings):
+    try:
+        return fitted(**settings)
+    except BaseException as error:
+        return type(error).__name__ + ": " + str(error)
+
+
+alone = fitted(shards=4)
+for devices in (2, "cpu*3", ["cpu"] * 4):
+    assert fitted(shards=4, devices=devices) == alone
+two = fitted(devices=2)
+np.testing.assert_allclose(fitted(plain=True, devices=2)["losses"], fitted(plain=True)["losses"], rtol=1e-4)
+out = sys.argv[1] + "/run"
+assert fitted(devices=2, shards=4, output_dir=out) == alone and os.path.exists(out + "/ranks/rank-1.log")
+assert raised(devices=2, callbacks=Raises()) == "KeyError: 'why'"
+assert raised(devices=2, callbacks=Interrupts()).startswith("KeyboardInterrupt")
+assert "8 devices for 4 shards" in raised(devices=8, shards=4)
+
+pids, fork = [], os.fork
+
+
+def forked():
+    pids.append(fork())
+    return pids[-1]
+
+
+class Kills(callbacks.Callback):
+    wants_steps = True
+
+    def on_train_batch_end(self, batch, logs):
+        os.kill(pids[-1], signal.SIGKILL)
+
+
+os.fork = forked
+assert raised(devices=2, callbacks=Kills()).startswith("ConnectionError") and "rank 1" in raised(devices=2, callbacks=Kills())
+assert fitted(devices=2) == two and fr.show_config()["threads"] == 4
+try:
+    os.waitpid(-1, os.WNOHANG)
+    raise SystemExit("a process is left")
+except ChildProcessError:
+    pass
+"""
+
+
+def test_fit_on_devices_starts_ranks_and_ends_them(tmp_path):
+    done, _ = launched(DEVICES, tmp_path, processes=1)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("settings, text", [
+    ({"devices": "cuda:0,cuda:1"}, "expected devices of the CPU"), ({"devices": 0}, "expected devices of the CPU"),
+    ({"devices": "cpu*x"}, "expected devices of the CPU"), ({"devices": 2, "device": "cuda"}, "expected devices of the CPU"),
+    ({"devices": 65}, "at most 64"), ({"devices": 3, "batch_size": 2}, "3 devices"), ({"shards": 65}, "shards"),
+])
+def test_devices_that_cannot_work_are_refused(settings, text):
+    with pytest.raises(ValueError, match=text):
+        fr.nn.Linear(10, 3).fit(np.zeros((64, 10), "f4"), np.zeros(64, "i8"), verbose=0, **settings)
+
+
+def test_devices_are_refused_in_a_rank(tmp_path):
+    done, _ = launched(FIT, tmp_path, "{'devices': 2}")
+    assert done.returncode == 1 and "devices: this process is rank" in done.stderr
