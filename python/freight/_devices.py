@@ -24,13 +24,14 @@ def count_of(devices, device, model):
     else:
         count, on_cpu = sum(int(p[1] or 1) if p else 0 for p in parts), all(parts) and device in ("auto", "cpu")
     if not on_cpu or any(p.device != "cpu" for p in model.parameters()):
-        raise ValueError(f"fit: devices: expected devices of the CPU (2, \"cpu*2\"), got {devices!r}, device {device!r}: start the program "
-                         "as ranks for others (freight launch -n 2 script.py, torchrun), or train by freight.train(devices=)")
+        raise ValueError(f"fit: devices: expected devices of the CPU (2, \"cpu*2\"), got {devices!r}, device {device!r}: for others "
+                         "start the program as ranks (freight launch -n 2 script.py, torchrun), or use freight.train(devices=)")
     if count > _MOST:
         raise ValueError(f"fit: devices: expected at most {_MOST}, got {count}")
     world = distributed.get_world_size()
     if world > 1:
-        raise ValueError(f"fit: devices: this process is rank {distributed.get_rank()} of {world}, which a launcher started: leave it out")
+        raise ValueError(f"fit: devices: this process is rank {distributed.get_rank()} of {world}, which a launcher started: leave "
+                         "devices out")
     return count if count > 1 else 0
 
 

@@ -135,15 +135,14 @@ def _need_as_many(x, y, what):
         raise ValueError(f"{what}: there are no samples: expected at least one")
 
 
-def _need_none(function, path, **others):
+def _need_none(path, **others):
     for name, value in others.items():
         if value is not None:
-            raise ValueError(f"{function}: {name}: expected none beside the folder {os.fspath(path)}, which has its own classes and "
-                             "splits (val_split=0.2)")
+            raise ValueError(f"fit: {name}: expected none beside the folder {path}, which has its own classes and splits (val_split=0.2)")
 
 
-def _empty_like(model, input_shape):
-    """No samples, of the shape that the model takes."""
+def _no_samples(model, input_shape):
+    """An array without samples, of the shape that the model takes."""
     shape = input_shape or (model.__dict__.get("_task") or {}).get("input") or model.__dict__.get("_seen", (None,))[0]
     if shape is None:
         raise ValueError("fit: input_shape: expected the shape of a sample, such as (3, 224, 224), for a folder")
@@ -159,8 +158,8 @@ class _Batches:
         self.read, self.epoch, self.kept = 0, -1, None  # of an iterator: its first batch is looked at before the run
         job, replicas = distributed._job(), getattr(getattr(loader, "sampler", None), "num_replicas", 1)
         if replicas > 1:
-            raise ValueError(f"fit: x: its sampler divides the samples among {replicas} processes: expected the same batches on every "
-                             "rank, of which fit takes each rank's part")
+            raise ValueError(f"fit: x: its sampler divides the samples among {replicas} processes: expected the same batches on "
+                             "every rank, of which fit takes each rank's part")
         self.size = None
         self.start(0, 0)
         first = self.next()
@@ -222,8 +221,8 @@ def _batches_per_epoch(loader, steps):
     if steps is None and count is None:
         raise ValueError("fit: x has no length: expected steps_per_epoch, the number of batches of an epoch")
     if steps is not None and (type(steps) is not int or steps < 1 or steps > (count or steps)):
-        raise ValueError(f"fit: steps_per_epoch: expected a whole number from 1{f' to {count}, the batches of x' if count else ''}, got "
-                         f"{steps!r}")
+        most = f" to {count}, the batches of x" if count else ""
+        raise ValueError(f"fit: steps_per_epoch: expected a whole number from 1{most}, got {steps!r}")
     if count == 0:
         raise ValueError("fit: x has no batches: expected at least one")
     return steps or count
@@ -323,16 +322,15 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
     name = loss if isinstance(loss, str) else None
     ranks = _devices.count_of(devices, device, model)
     device = distributed._device("cpu" if ranks else device)
-    folder = isinstance(x, (str, os.PathLike))
-    batches = _Batches(x, name, steps_per_epoch) if y is None and not folder and _is_loader(x) else None
+    path = os.fspath(x) if isinstance(x, (str, os.PathLike)) else None
+    batches = _Batches(x, name, steps_per_epoch) if y is None and not path and _is_loader(x) else None
     if steps_per_epoch is not None and not batches:
-        raise ValueError("fit: steps_per_epoch is for iterables of batches: expected none beside a folder or arrays, got "
-                         f"{steps_per_epoch!r}")
-    if input_shape is not None and not folder:
+        raise ValueError(f"fit: steps_per_epoch is for iterables of batches: expected none for a path or arrays, got {steps_per_epoch!r}")
+    if input_shape is not None and not path:
         raise ValueError("fit: input_shape is for images of a folder: expected none, as x has a shape")
-    if folder:
-        _need_none("fit", x, y=y, validation_data=validation_data, sample_weight=sample_weight)
-        x, y, tokens, classes, path = _empty_like(model, input_shape), xp.zeros((0,), dtype=xp.int64), False, None, os.fspath(x)
+    if path:
+        _need_none(path, y=y, validation_data=validation_data, sample_weight=sample_weight)
+        x, y, tokens, classes = _no_samples(model, input_shape), xp.zeros((0,), dtype=xp.int64), False, None
     elif batches:
         if resume or sample_weight is not None:
             raise ValueError(f"fit: {'resume' if resume else 'sample_weight'} is for arrays: the batches of x may differ each time")
@@ -342,10 +340,10 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
             x, y = _pair(x, "fit: y is missing and x")
         x, tokens = _inputs(x, "fit: x")
         y, classes = _targets(y, name, None, "fit")
-    if not folder:
+    if not path:
         _need_as_many(x, y, "fit")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
-    request["path"] = path if folder else None
+    request["path"] = path
     request["feeds"] = tokens or (x.dtype == xp.float32 and y.dtype == xp.int32) or batches is not None
     request["batches"] = batches
     if validation_data is not None:
@@ -373,7 +371,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
                 output_dir = value
             else:
                 settings[key] = value
-    if settings.get("early_stop", 0) > 0 and validation_data is None and not folder:
+    if settings.get("early_stop", 0) > 0 and validation_data is None and not path:
         raise ValueError("fit: early stopping compares evaluations: expected validation_data, got none")
     if sample_weight is not None or (class_weight is not None and request["feeds"]):
         if y.dtype == xp.int64:
@@ -408,13 +406,13 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
             # The weights of the best epoch are kept in files.
             request["settings"]["output_dir"] = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "run")
         try:
-            if ranks:
-                result = _devices.run(ranks, output_dir, lambda first: _core.fit(model._node(), request, sink if first else _Sink(model, [], 0)))
-            else:
-                result = _core.fit(model._node(), request, sink)
+            def train(heard):
+                return _core.fit(model._node(), request, sink if heard else _Sink(model, [], 0))
+
+            result = _devices.run(ranks, output_dir, train) if ranks else train(True)
         finally:
             sink.progress.end()
-    if folder:
+    if path:  # the data says what the model is for
         model.__dict__["_task"] |= {k: result[k] for k in ("classes", "mean", "std")}
     if not output_dir:
         result["output_dir"] = result["model_path"] = ""

@@ -74,7 +74,7 @@ def init_process_group(timeout=120.0, world_size=None):
         return
     world = get_world_size()
     if world_size not in (None, world):
-        raise ValueError(f"init_process_group: world_size: expected {world}, the number of processes that were started, got {world_size}")
+        raise ValueError(f"init_process_group: world_size: expected {world}, as many processes as were started, got {world_size}")
     if world > 1:
         _join(timeout=float(timeout))
 
@@ -186,8 +186,8 @@ class _Shared:
     def gradients(self, gradients):
         """Their means over the ranks."""
         if self.devices:
-            raise ValueError(f"update: parameters on {', '.join(sorted(self.devices))}: a loop of the program sums over ranks in the "
-                             "host's memory alone: train on the cpu, or by fit or freight train --devices")
+            raise ValueError(f"update: parameters on {', '.join(sorted(self.devices))}: expected the cpu, as a loop of the program sums "
+                             "over ranks in host memory alone: use fit or freight train --devices")
         gradients = [xp.astype(g if _core.compiling() else _core.to_host(g), xp.float32, copy=False) for g in gradients]
         return _means(self.job, gradients)
 
