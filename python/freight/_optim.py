@@ -15,7 +15,7 @@ class Optimizer:
         groups = [params] if isinstance(params, (Module, Parameter)) else list(params)
         if not groups or not isinstance(groups[0], dict):
             groups = [{"params": groups}]
-        self._parameters, self._buffers, made = [], [], []
+        self._parameters, self._owners, made = [], {}, []
         for group in groups:
             unknown = set(group) - {"params", "lr", "weight_decay", "name"}
             if unknown:
@@ -29,15 +29,17 @@ class Optimizer:
         settings = {k: float(v) if type(v) is int and k != "iterations" else v for k, v in settings.items()}
         self._optimizer = _core.make_optimizer(type(self).__name__, made, settings)
         job = distributed._job()
-        self._shared = job and distributed._Shared(job, self._parameters, self._buffers)
+        self._shared = job and distributed._Shared(job, self._parameters, self._owners.values())
 
     def _listed(self, params):
         listed = []
         for p in [params] if isinstance(params, (Module, Parameter)) else params:
             if not isinstance(p, (Module, Parameter)):
                 raise TypeError(f"{type(self).__name__}: expected modules or their parameters(), got {type(p).__name__}")
+            owner = p if isinstance(p, Module) else getattr(p, "_owner", None)
+            if owner is not None:
+                self._owners[id(owner)] = owner
             listed += p.parameters() if isinstance(p, Module) else [p]
-            self._buffers += p.buffers() if isinstance(p, Module) else []
         return listed
 
     def update(self, grads):

@@ -172,9 +172,10 @@ def _device(device):
 
 
 class _Shared:
-    """Parameters and buffers that all ranks of the job keep equal: what an optimizer needs to train with the other ranks."""
+    """Parameters, and buffers of the modules, that all ranks of the job keep equal: what an optimizer needs to train with others."""
 
-    def __init__(self, job, parameters, buffers):
+    def __init__(self, job, parameters, modules):
+        buffers = list({b._variable.identity: b for m in modules for b in m.buffers()}.values())
         self.job, self.buffers = job, [b for b in buffers if b.dtype == xp.float32]
         self.devices = {p.device for p in parameters} - {"cpu"}
         job.share([p._variable for p in [*parameters, *buffers]])

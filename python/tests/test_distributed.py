@@ -44,7 +44,7 @@ def loss_of(net, x, y):
 LOOP = HEAD + """
 fr.random.seed(1 + 10 * rank)  # rank 0's weights are those of all
 net = network(*eval(sys.argv[2]))
-optimizer = optim.SGD(net, lr=0.1, momentum=0.9)
+optimizer = optim.SGD(eval(sys.argv[4]), lr=0.1, momentum=0.9)
 
 
 def step(x, y):
@@ -93,8 +93,8 @@ def assert_like(first, second):
 def test_a_loop_on_two_ranks_equals_one_process_with_the_whole_batch(tmp_path, starter, compiled):
     if starter == "torchrun" and (compiled == "eager" or not importlib.util.find_spec("torch")):
         pytest.skip("no torch, or the same as under launch")
-    done, (one,) = launched(LOOP, tmp_path, "()", compiled, processes=1)
-    done, (first, second) = launched(LOOP, tmp_path, "()", compiled, starter=starter)
+    done, (one,) = launched(LOOP, tmp_path, "()", compiled, "net", processes=1)
+    done, (first, second) = launched(LOOP, tmp_path, "()", compiled, "net", starter=starter)
     assert done.returncode == 0, done.stderr
     assert_equal_bits(weights(first), weights(second))
     assert_like(weights(first), weights(one))
@@ -102,9 +102,9 @@ def test_a_loop_on_two_ranks_equals_one_process_with_the_whole_batch(tmp_path, s
     np.testing.assert_allclose(first["losses"], one["losses"], rtol=1e-4)
 
 
-@pytest.mark.parametrize("compiled", ["jit", "eager"])
-def test_running_statistics_are_the_means_over_the_ranks(tmp_path, compiled):
-    done, (first, second) = launched(LOOP, tmp_path, "(nn.BatchNorm1d(600),)", compiled)
+@pytest.mark.parametrize("compiled, given", [("jit", "net"), ("eager", "net"), ("jit", "net.parameters()")])
+def test_running_statistics_are_the_means_over_the_ranks(tmp_path, compiled, given):
+    done, (first, second) = launched(LOOP, tmp_path, "(nn.BatchNorm1d(600),)", compiled, given)
     assert done.returncode == 0, done.stderr
     assert_equal_bits(weights(first), weights(second))
     assert first["weights.1.running_mean"].any()
@@ -322,6 +322,8 @@ two = fitted(devices=2)
 np.testing.assert_allclose(fitted(plain=True, devices=2)["losses"], fitted(plain=True)["losses"], rtol=1e-4)
 out = sys.argv[1] + "/run"
 assert fitted(devices=2, shards=4, output_dir=out) == alone and os.path.exists(out + "/ranks/rank-1.log")
+assert fitted(shards=4, output_dir=out, max_steps=3, overwrite=True) != alone
+assert {**fitted(shards=4, devices=3, output_dir=out, resume=True), "losses": 0} == {**alone, "losses": 0}
 assert raised(devices=2, callbacks=Raises()) == "KeyError: 'why'"
 assert raised(devices=2, callbacks=Interrupts()).startswith("KeyboardInterrupt")
 assert "8 devices for 4 shards" in raised(devices=8, shards=4)

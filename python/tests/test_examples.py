@@ -1,5 +1,6 @@
 """The programs of examples/python run, on a few images in MNIST's files."""
 import gzip
+import os
 import pathlib
 import struct
 import subprocess
@@ -7,6 +8,8 @@ import sys
 
 import numpy as np
 import pytest
+
+import freight
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples/python"
 
@@ -29,3 +32,12 @@ def test_a_program_runs(name, mnist):
     done = subprocess.run([sys.executable, EXAMPLES / name, mnist], cwd=mnist, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert "'accuracy'" in done.stdout.splitlines()[-1]
+
+
+def test_the_loop_runs_as_several_processes(mnist):
+    command = pathlib.Path(freight.__file__).parent / "bin" / "freight"
+    environment = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run([command, "launch", "-n", "2", EXAMPLES / "mnist_loop.py", mnist], cwd=mnist, text=True, capture_output=True,
+                          env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("epoch 4") == 1 and "'accuracy'" in done.stdout.splitlines()[-1]
