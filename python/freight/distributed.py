@@ -108,7 +108,7 @@ def _number(which):
 
 def all_reduce(x, op="sum"):
     """The sum or the mean ("avg") of x over all ranks, the same bits on each; every rank calls it, with arrays of one shape.
-    Returns a new array, in jit, too, where the host's memory is needed (device "cpu")."""
+    Returns a new array, in jit, too; sums are made in host memory."""
     if op not in ("sum", "avg"):
         raise ValueError(f'all_reduce: op: expected "sum" or "avg", got {op!r}')
     x, job = xp.asarray(x), _job()
@@ -125,7 +125,11 @@ def all_reduce(x, op="sum"):
 
 
 def _sum(job, x):
-    return _core.traced_sum(x) if _core.compiling() else job.sum(x)
+    return _core.traced_sum(x) if _core.compiling() else _on(x.device, job.sum(x))
+
+
+def _on(device, x):
+    return x if device == x.device else _core.to_device(x, device)
 
 
 def broadcast(x, src=0):
@@ -168,7 +172,13 @@ def _device(device):
         return device
     local_rank, local_world = _core.launch_environment()[2:4]
     on_gpu = device == "cuda" or _core.config()[3].startswith("cuda")
-    return f"cuda:{local_rank}" if on_gpu and local_world > 1 else device
+    if not on_gpu or local_world < 2:
+        return device
+    try:
+        _core.to_device(xp.zeros(1), f"cuda:{local_rank}")
+    except (RuntimeError, ValueError):  # a launcher makes only its own GPU visible to each rank
+        return device
+    return f"cuda:{local_rank}"
 
 
 class _Shared:
@@ -177,7 +187,6 @@ class _Shared:
     def __init__(self, job, parameters, modules):
         buffers = list({b._variable.identity: b for m in modules for b in m.buffers()}.values())
         self.job, self.buffers = job, [b for b in buffers if b.dtype == xp.float32]
-        self.devices = {p.device for p in parameters} - {"cpu"}
         job.share([p._variable for p in [*parameters, *buffers]])
         self.before = self._values()
 
@@ -186,11 +195,8 @@ class _Shared:
 
     def gradients(self, gradients):
         """Their means over the ranks."""
-        if self.devices:
-            raise ValueError(f"update: parameters on {', '.join(sorted(self.devices))}: expected the cpu, as a loop of the program sums "
-                             "over ranks in host memory alone: use fit or freight train --devices")
-        gradients = [xp.astype(g if _core.compiling() else _core.to_host(g), xp.float32, copy=False) for g in gradients]
-        return _means(self.job, gradients)
+        means = _means(self.job, [xp.astype(g, xp.float32, copy=False) for g in gradients])
+        return means if _core.compiling() else [_on(g.device, mean) for g, mean in zip(gradients, means)]
 
     def average_buffers(self):
         """Gives buffers that this step has changed, such as running statistics, their means over the ranks."""

@@ -20,7 +20,7 @@ namespace freight::python {
 
 namespace {
 
-// Sums of compiled functions, in host memory: each is made where it stands, since later steps read it.
+// Sums of compiled functions, in host memory: each is made where it stands, since later steps of the plan read most.
 class StepSums final : public Collectives {
  public:
   explicit StepSums(job::Ranks& ranks) : ranks_(ranks) {}

@@ -102,6 +102,16 @@ def test_a_loop_on_two_ranks_equals_one_process_with_the_whole_batch(tmp_path, s
     np.testing.assert_allclose(first["losses"], one["losses"], rtol=1e-4)
 
 
+def test_a_loop_on_other_devices_sums_in_host_memory(tmp_path):
+    if not subprocess.run([COMMAND, "devices"], capture_output=True, text=True).stdout.count("opencl:0"):
+        pytest.skip("no OpenCL device")
+    done, (one,) = launched(LOOP, tmp_path, "()", "jit", "net", processes=1)
+    done, (first, second) = launched(LOOP, tmp_path, "()", "jit", "net.to('opencl:0')", starter="launch")
+    assert done.returncode == 0, done.stderr
+    assert_equal_bits(weights(first), weights(second))
+    assert_like(weights(first), weights(one))
+
+
 @pytest.mark.parametrize("compiled, given", [("jit", "net"), ("eager", "net"), ("jit", "net.parameters()")])
 def test_running_statistics_are_the_means_over_the_ranks(tmp_path, compiled, given):
     done, (first, second) = launched(LOOP, tmp_path, "(nn.BatchNorm1d(600),)", compiled, given)

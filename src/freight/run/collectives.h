@@ -40,7 +40,7 @@ class Collectives {
   virtual int64_t agree(const SumOrder&, bool recordable, int64_t kept) {
     return recordable ? std::max<int64_t>(kept, 1) : 0;
   }
-  // False: there is no thread or queue for sums behind the run, so that all of them come by sum_within().
+  // False: all sums are made where they stand, by sum_within(), in host memory whatever the plan's device.
   virtual bool sums_behind() const { return true; }
   // This rank's `data` is ready to become the sum over all ranks, in place. Called in the order of the plan, by the
   // thread that runs it, and returns at once. No later step of this run uses the data.
