@@ -60,9 +60,9 @@ class Parameter:
             self._variable.trainable = False
 
     @classmethod
-    def _of(cls, variable):
+    def _of(cls, variable, owner=None):
         held = cls.__new__(cls)
-        held._node, held._variable = None, variable
+        held._node, held._variable, held._owner = None, variable, owner  # the module whose parameters were asked for
         return held
 
     @property
@@ -303,7 +303,7 @@ class Module:
         for name, variable, trained in self._node().state():
             if trained and variable.identity not in seen:
                 seen.add(variable.identity)
-                yield name, Parameter._of(variable)
+                yield name, Parameter._of(variable, self)
 
     def named_parameters(self):
         """(name, parameter) of all below, each once, those that are frozen among them."""

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+import freight
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path(os.environ.get("FREIGHT_TEST_DATA", ROOT / "build/data"))
 # The program, its data, further arguments, modules that it needs, and what it prints last: a number above a bound.
