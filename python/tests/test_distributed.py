@@ -226,6 +226,8 @@ distributed.barrier()
 
 child = "import freight as fr; from freight import distributed as d, nn, optim; optim.SGD(nn.Linear(2, 1), lr=1.0); print(d.get_world_size())"
 assert subprocess.run([sys.executable, "-c", child], capture_output=True, text=True).stdout == "1\\n"
+run = fr.train("digits", model="mlp", max_steps=2, output_dir=f"{sys.argv[1]}/command-{rank}")  # each rank for itself
+assert run["steps"] == 2 and fr.eval(run["model"])["top1"] > 0
 pid = os.fork()
 if pid == 0:
     os._exit(0 if distributed.get_world_size() == 1 and optim.SGD(nn.Linear(2, 1), lr=1.0) else 1)
