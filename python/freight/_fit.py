@@ -1,5 +1,6 @@
 """Training on arrays by the library's trainer: what fit, evaluate, predict, save and load of modules do."""
 import contextlib
+import itertools
 import json
 import os
 import tempfile
@@ -78,7 +79,7 @@ def _inputs(x, what):
     """(array on the host, whether its type needs feeds)."""
     x = xp.asarray(x)
     if x.ndim < 2:
-        raise ValueError(f"{what}: expected samples of at least one axis, (N, ...), got shape {x.shape}")
+        raise ValueError(f"{what}: expected samples of at least one axis, (N, ...), got shape {x.shape}; of one sample: x[None]")
     if x.dtype == xp.uint8:
         return _core.to_host(x), False
     if xp.isdtype(x.dtype, "real floating") or x.dtype == xp.bool:
@@ -136,14 +137,19 @@ def _need_as_many(x, y, what):
 
 
 class _Batches:
-    """The batches of an iterable with a length, such as a DataLoader, for each epoch anew."""
+    """The batches of an iterable with a length, such as a DataLoader, for each epoch anew; or of an iterator, `steps` of them in
+    each epoch, one epoch after the other."""
 
-    def __init__(self, loader, loss):
-        self.loader, self.loss, self.count = loader, loss, len(loader)
-        if self.count == 0:
+    def __init__(self, loader, loss, steps):
+        self.loader, self.loss = loader, loss
+        if steps is None and not hasattr(loader, "__len__"):
+            raise ValueError(f"fit: x, {type(loader).__name__}, has no length: expected steps_per_epoch, the batches of an epoch")
+        self.count = len(loader) if steps is None else steps
+        if self.count < 1:
             raise ValueError("fit: x has no batches: expected at least one")
         self.size = None
-        self.start(0, 0)
+        self.stream = None if steps is None else iter(loader)
+        self.batches, self.at, self.epoch = self.stream or iter(loader), 0, 0
         first = self.next()
         self.x, self.y, self.tokens = first["x"], first["y"], first["tokens"]
         self.size = self.x.shape[0]
@@ -153,14 +159,19 @@ class _Batches:
         sampler = getattr(self.loader, "sampler", None)
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(epoch)
-        self.batches, self.at = iter(self.loader), 0
+        if self.stream is not None and (self.epoch, self.at) == (epoch, 1):  # it was only looked at
+            self.stream = itertools.chain([self.taken], self.stream)
+        self.batches, self.at, self.epoch = self.stream or iter(self.loader), 0, epoch
         while self.at < first:
             self.next()
 
     def next(self):
-        batch = next(self.batches, None)
+        batch = next(self.batches, None) if self.at < self.count else None
         if batch is None:
+            if self.stream is not None and self.at < self.count:
+                raise ValueError(f"fit: x ended after batch {self.at} of an epoch: expected steps_per_epoch={self.count} batches in each")
             return None
+        self.taken = batch
         what = f"fit: batch {self.at} of x"
         x, y = _pair(batch, what)
         (x, tokens), (y, _) = _inputs(x, what), _targets(y, self.loss, None, what)
@@ -262,12 +273,14 @@ def _weighted(request, weights, loss):
     request["loss_function"] = weighted_loss
 
 
-def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, sample_weight=None, class_weight=None, loss="auto",
+def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, steps_per_epoch=None, sample_weight=None, class_weight=None, loss="auto",
         metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0, resume=None, output_dir="",
         verbose=1, **settings):
     """See Module.fit."""
     name = loss if isinstance(loss, str) else None
-    batches = _Batches(x, name) if y is None and _is_loader(x) else None
+    batches = _Batches(x, name, steps_per_epoch) if y is None and _is_loader(x) else None
+    if steps_per_epoch is not None and not batches:
+        raise ValueError("fit: steps_per_epoch is for iterators of batches: arrays have an epoch of all samples")
     if batches:
         if resume or sample_weight is not None:
             raise ValueError(f"fit: {'resume' if resume else 'sample_weight'} is for arrays: the batches of x may differ each time")
@@ -372,7 +385,8 @@ def predict(model, x, *, batch_size=256, device="auto", precision="fp32"):
     x, _ = _inputs(x, "predict: x")
     task = model.__dict__.get("_task") or {}
     if task and tuple(task["input"]) != x.shape[1:]:
-        raise ValueError(f"predict: expected samples of shape {tuple(task['input'])}, got {x.shape[1:]}")
+        one = "; of one sample: x[None]" if tuple(task["input"]) == x.shape else ""
+        raise ValueError(f"predict: expected samples of shape {tuple(task['input'])}, got {x.shape[1:]}{one}")
     if x.shape[0] == 0:
         raise ValueError("predict: there are no samples: expected at least one")
     if precision not in _COMPUTE:
@@ -434,7 +448,13 @@ def save(model, path, *, input_shape=None, loss=None):
 def load(path):
     """A module from a model that `save`, fit or the command has stored: a network made of the library's layers. For the weights
     of a class of one's own: make the module, and call its load_weights."""
-    return described(*_core.load_model(os.fspath(path))).eval()
+    try:
+        return described(*_core.load_model(os.fspath(path))).eval()
+    except RuntimeError as error:
+        if "not a Freight model" not in str(error):
+            raise
+        raise RuntimeError(f"{os.fspath(path)}: has weights alone, or is no model of Freight: make the module, and call "
+                           f"module.load_weights(path)") from error
 
 
 def described(node, task):
@@ -469,13 +489,17 @@ class Callback:
 
 
 class EarlyStopping(Callback):
-    """Ends the run after `patience` evaluations without improvement; the weights are those of the best one."""
+    """Ends the run after `patience` evaluations without improvement of `monitor`: the validation loss, or a metric of
+    `freight train --metric` such as "val_accuracy". The weights are then those of the best evaluation."""
 
-    def __init__(self, patience=3, min_delta=0.0):
-        self.patience, self.min_delta = patience, min_delta
+    def __init__(self, patience=3, min_delta=0.0, monitor="val_loss", restore_best_weights=True):
+        if not restore_best_weights:
+            raise ValueError("EarlyStopping: restore_best_weights: the best weights are always restored: expected True, got False")
+        self.patience, self.min_delta, self.monitor = patience, min_delta, monitor
 
     def settings(self):
-        return {"early_stop": self.patience, "min_improvement": float(self.min_delta)}
+        metric = {} if self.monitor == "val_loss" else {"metric": self.monitor.removeprefix("val_")}
+        return {"early_stop": self.patience, "min_improvement": float(self.min_delta), **metric}
 
 
 class Checkpoint(Callback):
