@@ -1,4 +1,5 @@
-"""What a name of PyTorch, NumPy or Keras that is missing here is called in Freight, for messages of AttributeError."""
+"""What a name of PyTorch, NumPy or Keras that is missing here is called in Freight, for messages of errors."""
+import difflib
 
 PACKAGE = {
     "tensor": "freight.asarray", "Tensor": "freight.Array", "from_numpy": "freight.asarray", "array": "freight.asarray", "ndarray": "freight.Array",
@@ -46,6 +47,13 @@ NN = {
     "UpSampling2D": "nn.Upsample", "init": "the setting init= of a layer, or layer.weight = array", "utils": "clip_grad_norm= of an optimizer or of fit",
     "Tensor": "freight.Array", "DataParallel": "freight launch",
 }
+ESTIMATOR = {
+    "learning_rate": "lr", "learning_rate_init": "lr", "n_estimators": "rounds of gbdt, trees of forest", "max_iter": "rounds of gbdt, epochs of networks",
+    "early_stopping": "early_stop", "early_stopping_rounds": "early_stop", "n_iter_no_change": "early_stop", "validation_fraction": "val_split",
+    "l2_regularization": "reg_lambda", "alpha": "weight_decay of networks, reg_lambda of gbdt", "C": "reg_lambda", "colsample_bytree": "colsample",
+    "seed": "random_state", "n_jobs": "freight.set_threads(n)", "loss": "objective", "criterion": "objective", "monotonic_cst": "monotone",
+    "eval_metric": "metric", "scoring": "metric", "verbose": "not needed: fit prints nothing",
+}
 
 
 def missing(owner, name, hints):
@@ -54,3 +62,12 @@ def missing(owner, name, hints):
     if hint:
         hint = f": {hint}" if hint.startswith("not needed") else f": use {hint}"
     return AttributeError(f"{owner} has no attribute {name!r}{hint}")
+
+
+def unknown_setting(owner, name, known):
+    """The error for a setting of an estimator that does not exist: other packages call it so, or it is near one that does."""
+    near = difflib.get_close_matches(name, known, 1)
+    hint = ESTIMATOR.get(name, near[0] if near else "")
+    if hint:
+        hint = f": {hint}" if hint.startswith("not needed") else f": use {hint}"
+    return TypeError(f"{owner} has no setting {name!r}{hint}")

@@ -139,3 +139,17 @@ def test_a_new_head_is_trained_on_frozen_layers_with_batchnorm(tmp_path):
     net.fit(x, np.arange(16) % 2, epochs=2, batch_size=8, verbose=0)
     changed = {k for k, v in net.state_dict().items() if not np.array_equal(before[k], np.asarray(v))}
     assert changed == {"fc.weight", "fc.bias"}
+
+
+def test_settings_of_other_packages_are_named_for_estimators():
+    pytest.importorskip("sklearn", minversion="1.6")
+    known = set(fr.FreightClassifier().get_params())
+    for name, hint in _hints.ESTIMATOR.items():
+        with pytest.raises(TypeError, match=re.escape(f"FreightClassifier has no setting {name!r}: ") + "(use|not needed)"):
+            fr.FreightClassifier("gbdt", **{name: 1})
+        if not hint.startswith(("not needed", "freight.")):
+            assert {part.split(" of ")[0] for part in hint.split(", ")} <= known
+    with pytest.raises(TypeError, match="FreightRegressor has no setting 'max_dept': use max_depth$"):
+        fr.FreightRegressor(max_dept=3)
+    with pytest.raises(TypeError, match=r"a function of n_features and n_outputs, by these names, got <lambda>\(n, k\)"):
+        fr.FreightClassifier(lambda n, k: nn.Linear(n, k)).fit(np.eye(4), [0, 1, 0, 1])
