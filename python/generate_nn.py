@@ -164,6 +164,7 @@ def write(core, package, write_stub, stubs):
     stub += function_layers_stub(layers_of_functions)
     head = "from .. import Array, History\nfrom ..callbacks import Callback\nfrom . import functional as functional\n"
     write_stub(package / "callbacks.pyi", "from . import History\n" + (stubs / "callbacks.pyi").read_text())
+    write_stub(package / "distributed.pyi", "from . import Array\n" + (stubs / "distributed.pyi").read_text())
     write_stub(package / "nn/functional.pyi", functions_stub(functional, ctc))
     write_stub(package / "nn/__init__.pyi", head + (stubs / "nn.pyi").read_text() + "\n" + "\n".join(stub) + "\n")
     write_optimizers(core, package, write_stub, "from . import Array\nfrom .nn import Module, Parameter\n", stubs)

@@ -61,9 +61,9 @@ class Parameter:
             self._variable.trainable = False
 
     @classmethod
-    def _of(cls, variable):
+    def _of(cls, variable, owner=None):
         held = cls.__new__(cls)
-        held._node, held._variable = None, variable
+        held._node, held._variable, held._owner = None, variable, owner  # the module whose parameters were asked for
         return held
 
     @property
@@ -313,7 +313,7 @@ class Module:
         for name, variable, trained in self._node().state():
             if trained and variable.identity not in seen:
                 seen.add(variable.identity)
-                yield name, Parameter._of(variable)
+                yield name, Parameter._of(variable, self)
 
     def named_parameters(self):
         """(name, parameter) of all below, each once, those that are frozen among them."""
@@ -377,9 +377,9 @@ class Module:
         from . import _fit
 
         return _fit.fit(self, x, y, validation_data=validation_data, epochs=epochs, batch_size=batch_size,
-                        steps_per_epoch=steps_per_epoch, sample_weight=sample_weight, class_weight=class_weight, loss=loss, metric=metric, callbacks=callbacks,
-                        device=device, precision=precision, grad_accum=grad_accum, seed=seed, resume=resume, output_dir=output_dir,
-                        verbose=verbose, **settings)
+                        steps_per_epoch=steps_per_epoch, sample_weight=sample_weight, class_weight=class_weight, loss=loss,
+                        metric=metric, callbacks=callbacks, device=device, precision=precision, grad_accum=grad_accum, seed=seed,
+                        resume=resume, output_dir=output_dir, verbose=verbose, **settings)
 
     def evaluate(self, x, y=None, *, batch_size=256, loss=None, metric=None, device="auto", precision="fp32"):
         """The figures on arrays, each sample once, in evaluation mode: a dict with "loss" and, of classes, "accuracy"."""

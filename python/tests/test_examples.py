@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+import freight
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path(os.environ.get("FREIGHT_TEST_DATA", ROOT / "build/data"))
 # The program, its data, further arguments, modules that it needs, and what it prints last: a number above a bound.
@@ -34,3 +36,14 @@ def test_a_program_learns(name, data, arguments, modules, pattern, least, tmp_pa
 
 def test_every_program_is_listed():
     assert {p[0] for p in PROGRAMS} == {p.name for p in (ROOT / "examples/python").glob("*.py")}
+
+
+def test_the_loop_runs_as_several_processes(tmp_path):
+    if not (DATA / "mnist").is_dir():
+        pytest.skip(f"no {DATA / 'mnist'}: tests/unpack_data.sh makes it")
+    command = pathlib.Path(freight.__file__).parent / "bin" / "freight"
+    environment = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
+    arguments = ["launch", "-n", "2", ROOT / "examples/python/mnist_loop.py", DATA / "mnist", "--epochs", "2", "--samples", "2000"]
+    done = subprocess.run([command, *arguments], cwd=tmp_path, text=True, capture_output=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("epoch 2") == 1 and "'accuracy'" in done.stdout.splitlines()[-1]

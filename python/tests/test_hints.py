@@ -79,26 +79,6 @@ def test_early_stopping_monitors_what_it_is_told():
         net.fit(x, y, validation_data=(x, y), verbose=0, callbacks=callbacks.EarlyStopping(monitor="val_acc"))
 
 
-def test_iterators_without_an_end_are_data():
-    rng, given = np.random.default_rng(0), []
-
-    def batches():
-        while True:
-            x = rng.normal(size=(32, 6)).astype("f4")
-            given.append(x)
-            yield x, (x.sum(1) > 0).astype("i8")
-
-    net = nn.Sequential(nn.Linear(6, 2))
-    history = net.fit(batches(), epochs=3, steps_per_epoch=40, lr=0.3, verbose=0)
-    assert history.steps == 120 and len(given) == 120 and history.history["accuracy"][-1] > 0.9
-    with pytest.raises(ValueError, match="x, generator, has no length: expected steps_per_epoch"):
-        net.fit(batches(), verbose=0)
-    with pytest.raises(ValueError, match="x ended after batch 20 of an epoch: expected steps_per_epoch=40"):
-        net.fit((b for b, _ in zip(batches(), range(60))), epochs=2, steps_per_epoch=40, verbose=0)
-    with pytest.raises(ValueError, match="steps_per_epoch is for iterators"):
-        net.fit(given[0], np.zeros(32, "i8"), steps_per_epoch=3, verbose=0)
-
-
 def test_weights_alone_are_refused_by_load_with_the_way_to_read_them(tmp_path):
     class Own(nn.Module):
         def __init__(self):
