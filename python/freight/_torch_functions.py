@@ -11,7 +11,7 @@ from ._array_api import _axis
 # Parameters that must have this value, by function: Freight has nothing for the others.
 FIXED: dict[str, dict[str, Any]] = {
     "max_pool1d": {"return_indices": False}, "max_pool2d": {"return_indices": False}, "pad": {"mode": "constant"},
-    "softplus": {"beta": 1, "threshold": 20}, "embedding": {"max_norm": None, "scale_grad_by_freq": False, "sparse": False},
+    "embedding": {"sparse": False},
     "scaled_dot_product_attention": {"dropout_p": 0.0, "enable_gqa": False}, "normalize": {"out": None},
 }
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
@@ -340,7 +340,7 @@ def _hardswish(input, inplace=False):
 
 @_named("softplus")
 def _softplus(input, beta=1, threshold=20):
-    return _functions.softplus(input)
+    return _layers.Softplus(beta=beta, threshold=threshold)(input)
 
 
 @_named("mish")
@@ -393,7 +393,7 @@ def _linear(input, weight, bias=None):
 
 @_named("embedding")
 def _embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
-    return _functions.embedding(input, weight, -1 if padding_idx is None else padding_idx)
+    return _functions.embedding(input, weight, -1 if padding_idx is None else padding_idx, max_norm, norm_type, scale_grad_by_freq)
 
 
 @_named("conv1d")
@@ -428,7 +428,7 @@ def _avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, cou
 
 @_named("adaptive_avg_pool2d")
 def _adaptive_avg_pool2d(input, output_size):
-    return _functions.adaptive_avg_pool2d(input, output_size)
+    return _layers.AdaptiveAvgPool2d(output_size)(input)
 
 
 @_named("dropout")

@@ -146,7 +146,7 @@ Embedding::Embedding(const Fields& fields) : fields_(checked<Embedding>(fields))
 }
 Tensor Embedding::forward(const Tensor& x) {
   if (fields_.padding_idx >= 0) announce_tokens(x, fields_.padding_idx);
-  return embedding(x, weight, fields_.padding_idx);
+  return embedding(x, weight, {.padding_idx = fields_.padding_idx});
 }
 
 Flatten::Flatten(const Fields& fields) : fields_(checked<Flatten>(fields)) {}
