@@ -265,7 +265,7 @@ def main():
         extensions[name] = [stub_of(f) for f in functions_of(package / f"_{name}.py")]
     write_stub(
         package / "__init__.pyi",
-        "from . import callbacks as callbacks, fft as fft, linalg as linalg, nn as nn, optim as optim, random as random, xp as xp\n\n" + array + "\n" + "\n".join(namedtuples)
+        "from . import callbacks as callbacks, distributed as distributed, fft as fft, linalg as linalg, models as models, nn as nn, optim as optim, random as random, xp as xp\n\n" + array + "\n" + "\n".join(namedtuples)
         + "\n".join(constants + [""] + [f for f in standard if "__array_namespace_info__" not in f] + pointwise + library) + "\n" + package_stub + write_commands(package)
         + "\n" + estimators(core, (stubs / "estimators.pyi").read_text()))
     write_stub(

@@ -1,6 +1,7 @@
-"""Writes freight/_layers.py and nn.pyi from the library's declarations of layers (src/freight/nn/layer_type.h), and optim.pyi
+"""Writes freight/_layers.py and the stubs of nn from the library's declarations of layers (src/freight/nn/layer_type.h), and optim.pyi
 from its optimizers: called by generate.py. A new layer of the library needs nothing here.
 """
+import ast
 import re
 
 # PyTorch's parameters in its order, for layers that it has: "parameter=field" where it has another name than the library's
@@ -46,11 +47,6 @@ TORCH = {
     "MultiheadAttention": "embed_dim=width num_heads=heads dropout bias kdim=key_width vdim=value_width",
     "TransformerBlock": "embed_dim=width num_heads=heads",
     "Permute": "dims=axes",
-}
-# Losses as modules, by the library's functions.
-LOSSES = {
-    "CrossEntropyLoss": "cross_entropy", "NLLLoss": "nll_loss", "MSELoss": "mse_loss", "L1Loss": "l1_loss",
-    "SmoothL1Loss": "smooth_l1_loss", "HuberLoss": "huber_loss", "KLDivLoss": "kl_div", "BCEWithLogitsLoss": "bce_with_logits",
 }
 # Settings for which PyTorch says None: the value of the library's declaration that means the same.
 NONE = {("MaxPool1d", "stride"): 0, ("AvgPool1d", "stride"): 0, ("MaxPool2d", "stride"): 0, ("AvgPool2d", "stride"): 0,
@@ -107,16 +103,45 @@ def stub_type(layer, f):
     return (f"Literal[{', '.join(repr(w) for w in words)}] | " if words else "") + TYPES[f["kind"]] + (" | None" if optional else "")
 
 
-def loss_parameter(p):
-    kind = {"number": "float", "true or false": "bool", "integer": "int | None", "tensor": "Any"}.get(p["kind"])
-    return f"{p['name']}: {kind or 'Literal[' + ', '.join(repr(c) for c in p['choices']) + ']'} = ..."
+def parameters_stub(function):
+    """The parameters of a hand-written function, without types."""
+    a = function.args
+    positional = a.args
+    defaults = [None] * (len(positional) - len(a.defaults)) + list(a.defaults)
+    parts = [f"{p.arg}: Any" + (" = ..." if d is not None else "") if p.arg != "self" else "self" for p, d in zip(positional, defaults)]
+    parts += ["*"] * bool(a.kwonlyargs)
+    return ", ".join(parts + [f"{p.arg}: Any" + (" = ..." if d is not None else "") for p, d in zip(a.kwonlyargs, a.kw_defaults)])
+
+
+def function_layers_stub(tree):
+    """Stubs of the classes of nn/_functional_layers.py, those that are made by _paddings among them."""
+    stub = []
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name[0] != "_":
+            stub.append(f"class {node.name}({node.bases[0].id if isinstance(node.bases[0], ast.Name) else node.bases[0].attr}):")
+            inits = [f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"]
+            body = [f"    {p.arg}: Any" for f in inits for p in f.args.args[1:] + f.args.kwonlyargs if "Upsampling" not in node.name]
+            body += [f"    def __init__({parameters_stub(f)}) -> None: ..." for f in inits]
+            body += ["    def forward(self, *arrays: Array) -> Any: ..."] if node.name == "FunctionLayer" else []
+            stub += body or ["    pass"]
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
+            value = ", value: float" if node.value.args[1].id == "_ConstantPadding" else ""
+            for name in node.targets[0].elts:
+                stub += [f"class {name.id}(FunctionLayer):", "    padding: Any", "    value: float",
+                         f"    def __init__(self, padding: int | Sequence[int]{value}) -> None: ..."]
+    return stub
+
+
+def functions_stub(*trees):
+    functions = [f for tree in trees for f in tree.body if isinstance(f, ast.FunctionDef) and f.name[0] != "_"]
+    return "".join(f"def {f.name}({parameters_stub(f)}) -> Any: ...\n" for f in functions) + "upsample = interpolate\n"
 
 
 def write(core, package, write_stub, stubs):
     layers = [t for t in core.layer_types() if t["name"] not in WRITTEN]
     lines = ['"""Layers, written by generate_nn.py from the library\'s declarations."""',
-             "from ._module import AttentionLayer, Layer, Loss, RecurrentLayer", ""]
-    lines += ["__all__ = [" + ", ".join(repr(name) for name in [t["name"] for t in layers] + list(LOSSES)) + "]", ""]
+             "from ._module import AttentionLayer, Layer, RecurrentLayer", ""]
+    lines += ["__all__ = [" + ", ".join(repr(t["name"]) for t in layers) + "]", ""]
     stub = []
     for t in layers:
         parameters = parameters_of(t)
@@ -136,19 +161,15 @@ def write(core, package, write_stub, stubs):
         stub.append(f"class {t['name']}({BASES.get(t['name'], 'Layer')}):")
         stub += [f"    {name}: Any" for name, f, _ in parameters if name not in containers]
         stub.append(f"    def __init__({signature(t, lambda n, f: f'{n}: {stub_type(t, f)}' + ('' if f['required'] else ' = ...'))}) -> None: ...")
-    functions = {s["name"]: s for s in core.signatures()}
-    for name, function in LOSSES.items():
-        parameters = functions[function]["parameters"][2:]
-        doc = functions[function]["doc"]
-        lines += ["", f"class {name}(Loss):", f'    """{doc[0].upper() + doc[1:]}."""', "", f"    _function = {function!r}", "",
-                  "    def __init__(self, " + ", ".join(["*"] + [f"{p['name']}={p['default']!r}" for p in parameters]) + "):",
-                  "        self._make(locals())", ""]
-        stub.append(f"class {name}(Loss):")
-        stub.append("    def __init__(self, " + ", ".join(["*"] + [loss_parameter(p) for p in parameters]) + ") -> None: ...")
     (package / "_layers.py").write_text("\n".join(lines))
-    head = "from . import Array, History\nfrom .callbacks import Callback\n"
+    functional, layers_of_functions, ctc = (ast.parse((package / f"nn/{name}.py").read_text())
+                                            for name in ("functional", "_functional_layers", "_ctc"))
+    stub += function_layers_stub(layers_of_functions)
+    head = "from .. import Array, History\nfrom ..callbacks import Callback\nfrom . import functional as functional\n"
     write_stub(package / "callbacks.pyi", "from . import History\n" + (stubs / "callbacks.pyi").read_text())
-    write_stub(package / "nn.pyi", head + (stubs / "nn.pyi").read_text() + "\n" + "\n".join(stub) + "\n")
+    write_stub(package / "distributed.pyi", "from . import Array\n" + (stubs / "distributed.pyi").read_text())
+    write_stub(package / "nn/functional.pyi", functions_stub(functional, ctc))
+    write_stub(package / "nn/__init__.pyi", head + (stubs / "nn.pyi").read_text() + "\n" + "\n".join(stub) + "\n")
     write_optimizers(core, package, write_stub, "from . import Array\nfrom .nn import Module, Parameter\n", stubs)
 
 

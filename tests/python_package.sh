@@ -27,7 +27,7 @@ mkdir -p "$out"
   tail -n 40 "$out/build.log"
   exit 1
 }
-export PYTHONPATH="$out/python" PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH="$out/python" PYTHONDONTWRITEBYTECODE=1 FREIGHT_TEST_DATA="$build/data"
 if [ "${2:-}" = suite ]; then
   cd "$suite"
   export ARRAY_API_TESTS_MODULE=freight.xp ARRAY_API_TESTS_VERSION=2025.12 HYPOTHESIS_STORAGE_DIRECTORY="$out/hypothesis"

@@ -1,7 +1,7 @@
 """Trains a small CNN on MNIST by fit, and loads it again: mnist_fit.py DIRECTORY, the folder of `freight data get mnist`."""
+import argparse
 import gzip
 import pathlib
-import sys
 
 import numpy as np
 
@@ -9,11 +9,11 @@ import freight as fr
 from freight import nn
 
 
-def read(directory, part):
-    """Images u8 (N, 1, 28, 28) and classes."""
+def read(directory, part, most=None):
+    """Images u8 (N, 1, 28, 28) and classes, at most so many."""
     images, labels = (gzip.decompress(pathlib.Path(directory, f"{part}-{kind}-ubyte.gz").read_bytes())
                       for kind in ("images-idx3", "labels-idx1"))
-    return np.frombuffer(images, "u1", offset=16).reshape(-1, 1, 28, 28), np.frombuffer(labels, "u1", offset=8)
+    return np.frombuffer(images, "u1", offset=16).reshape(-1, 1, 28, 28)[:most], np.frombuffer(labels, "u1", offset=8)[:most]
 
 
 def block(channels, width, kernel, **settings):
@@ -26,11 +26,20 @@ def network():
                          nn.AdaptiveAvgPool2d(5), nn.Flatten(), nn.Linear(800, 10))
 
 
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory", type=pathlib.Path)
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--samples", type=int, help="read the first so many images (default: all)")
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    train, test = read(sys.argv[1], "train"), read(sys.argv[1], "t10k")
+    given = options()
+    train, test = read(given.directory, "train", given.samples), read(given.directory, "t10k", given.samples)
     net = network()
-    history = net.fit(*train, validation_data=test, epochs=4, lr=0.1, nesterov=True, weight_decay=5e-4, decay_norm_bias=False,
-                      lr_scheduler="onecycle")
+    history = net.fit(*train, validation_data=test, epochs=given.epochs, lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4,
+                      decay_norm_bias=False, lr_scheduler="onecycle")
     print(f"{history.samples_per_second:,.0f} samples/s")
     net.save("mnist.safetensors")  # also for `freight eval`, `serve` and `export`
     print(fr.load("mnist.safetensors").evaluate(*test))

@@ -1,14 +1,14 @@
-"""The training of mnist_fit.py as a loop over a compiled step: mnist_loop.py DIRECTORY."""
-import sys
+"""The training of mnist_fit.py as a loop over a compiled step: mnist_loop.py DIRECTORY. Several processes share each batch:
+freight launch -n 2 mnist_loop.py DIRECTORY."""
 import time
 
 import numpy as np
-from mnist_fit import network, read
+from mnist_fit import network, options, read
 
 import freight as fr
-from freight import optim
+from freight import distributed, optim
 
-BATCH, EPOCHS = 64, 4
+BATCH = 64
 
 net = network()
 optimizer = optim.SGD(net, lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4, decay_norm_bias=False)
@@ -26,16 +26,20 @@ def step(x, y):
 
 
 if __name__ == "__main__":
-    (images, classes), test = read(sys.argv[1], "train"), read(sys.argv[1], "t10k")
+    given = options()
+    (images, classes), test = read(given.directory, "train", given.samples), read(given.directory, "t10k", given.samples)
     classes = classes.astype("i8")
     steps = len(images) // BATCH
-    rate = optim.one_cycle(0.1, EPOCHS * steps)
-    for epoch in range(EPOCHS):
+    rank, world = distributed.get_rank(), distributed.get_world_size()
+    rate = optim.one_cycle(0.1, given.epochs * steps)
+    for epoch in range(given.epochs):
         began = time.monotonic()
         order, loss = np.random.default_rng(epoch).permutation(len(images)), 0.0
         for i in range(steps):
-            rows = order[i * BATCH : (i + 1) * BATCH]
+            rows = order[i * BATCH : (i + 1) * BATCH][rank::world]
             optimizer.lr = rate(epoch * steps + i)
             loss += step(fr.asarray(images[rows]), fr.asarray(classes[rows])).item()
-        print(f"epoch {epoch + 1}  loss {loss / steps:.4f}  {steps * BATCH / (time.monotonic() - began):,.0f} samples/s")
-    print(net.evaluate(*test))
+        if rank == 0:
+            print(f"epoch {epoch + 1}  loss {loss / steps:.4f}  {steps * BATCH / (time.monotonic() - began):,.0f} samples/s")
+    if rank == 0:
+        print(net.evaluate(*test))

@@ -19,7 +19,7 @@ from ._version import __version__  # noqa: F401
 from ._unique import unique  # noqa: F401
 from .linalg import LinAlgError, cross, det, diagonal, inv, outer, qr, solve, svd, trace  # noqa: F401
 
-_LAZY = {"nn": "nn", "optim": "optim", "callbacks": "callbacks", "load": "_fit", "History": "_fit",
+_LAZY = {"nn": "nn", "optim": "optim", "callbacks": "callbacks", "distributed": "distributed", "models": "models", "load": "_fit", "History": "_fit",
          "from_torch": "_from_torch", "FreightClassifier": "_estimators",
          "FreightRegressor": "_estimators"}  # names -> modules that are imported when they are first used
 

@@ -6,7 +6,7 @@ import tempfile
 import weakref
 
 from . import _array_api as xp
-from . import _core, _display
+from . import _core, _devices, _display, distributed
 from ._functions import isfinite
 from ._module import Module, wrapped
 from ._transforms import autocast, jit
@@ -41,8 +41,8 @@ class History:
 class _Sink:
     """Gets the reports of a run, and hands them on to the callbacks."""
 
-    def __init__(self, model, callbacks, validates, verbose):
-        self.model, self.callbacks, self.validates = model, callbacks, validates
+    def __init__(self, model, callbacks, verbose):
+        self.model, self.callbacks = model, callbacks
         self.history, self.progress = History(), _display.progress(verbose)
         self.wants_steps = self.progress.wants_steps or any(c.wants_steps for c in callbacks)
 
@@ -135,21 +135,47 @@ def _need_as_many(x, y, what):
         raise ValueError(f"{what}: there are no samples: expected at least one")
 
 
-class _Batches:
-    """The batches of an iterable with a length, such as a DataLoader, for each epoch anew."""
+def _need_none(path, **others):
+    for name, value in others.items():
+        if value is not None:
+            raise ValueError(f"fit: {name}: expected none beside the folder {path}, which has its own classes and splits (val_split=0.2)")
 
-    def __init__(self, loader, loss):
-        self.loader, self.loss, self.count = loader, loss, len(loader)
-        if self.count == 0:
-            raise ValueError("fit: x has no batches: expected at least one")
+
+def _no_samples(model, input_shape):
+    """An array without samples, of the shape that the model takes."""
+    shape = input_shape or (model.__dict__.get("_task") or {}).get("input") or model.__dict__.get("_seen", (None,))[0]
+    if shape is None:
+        raise ValueError("fit: input_shape: expected the shape of a sample, such as (3, 224, 224), for a folder")
+    return xp.zeros((0, *shape))
+
+
+class _Batches:
+    """The batches of an iterable, such as a DataLoader, for each epoch anew; of an iterator where the last epoch has ended."""
+
+    def __init__(self, loader, loss, steps):
+        self.loader, self.loss, self.endless = loader, loss, iter(loader) is loader
+        self.count = _batches_per_epoch(loader, steps)
+        self.read, self.epoch, self.kept = 0, -1, None  # of an iterator: its first batch is looked at before the run
+        job, replicas = distributed._job(), getattr(getattr(loader, "sampler", None), "num_replicas", 1)
+        if replicas > 1:
+            raise ValueError(f"fit: x: its sampler divides the samples among {replicas} processes: expected the same batches on "
+                             "every rank, of which fit takes each rank's part")
         self.size = None
         self.start(0, 0)
         first = self.next()
         self.x, self.y, self.tokens = first["x"], first["y"], first["tokens"]
         self.size = self.x.shape[0]
+        if job is not None:
+            job.need_equal("a first batch of x (where a DataLoader shuffles, give it a generator with a seed) with the sum",
+                           repr(float(xp.sum(xp.astype(self.x, xp.float64)))))
         self.samples = self.count * self.size
 
     def start(self, epoch, first):
+        if self.endless:
+            again = epoch == self.epoch and self.at > 0
+            self.repeats, self.over = again and epoch == 0 and self.read == 1, again and self.read > 1
+            self.epoch, self.at = epoch, 0
+            return
         sampler = getattr(self.loader, "sampler", None)
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(epoch)
@@ -157,8 +183,21 @@ class _Batches:
         while self.at < first:
             self.next()
 
+    def _raw(self):
+        if not self.endless:
+            return next(self.batches, None)
+        if self.repeats:
+            self.repeats = False
+            return self.kept
+        batch = None if self.over else next(self.loader, None)
+        if batch is None and not self.over:
+            raise ValueError(f"fit: x has ended after {self.read} batches: expected {self.count} in each epoch (steps_per_epoch)")
+        self.read += 1
+        self.kept = batch if self.read == 1 else None
+        return batch
+
     def next(self):
-        batch = next(self.batches, None)
+        batch = self._raw()
         if batch is None:
             return None
         what = f"fit: batch {self.at} of x"
@@ -172,6 +211,21 @@ class _Batches:
         if x.dtype == xp.uint8:
             x = xp.astype(x, xp.float32) / 255
         return {"x": x, "y": y, "tokens": tokens}
+
+
+def _batches_per_epoch(loader, steps):
+    try:
+        count = len(loader)
+    except TypeError:
+        count = None
+    if steps is None and count is None:
+        raise ValueError("fit: x has no length: expected steps_per_epoch, the number of batches of an epoch")
+    if steps is not None and (type(steps) is not int or steps < 1 or steps > (count or steps)):
+        most = f" to {count}, the batches of x" if count else ""
+        raise ValueError(f"fit: steps_per_epoch: expected a whole number from 1{most}, got {steps!r}")
+    if count == 0:
+        raise ValueError("fit: x has no batches: expected at least one")
+    return steps or count
 
 
 def _is_loader(x):
@@ -235,9 +289,8 @@ def _weighted(request, weights, loss):
     request["feeds"] = True
     if y.dtype == xp.int64 and request["loss"] == "cross_entropy" and "loss_function" not in request:
         outputs = max(len(request["classes"]), request.pop("outputs"))
-        hot = lambda labels: xp.astype(xp.expand_dims(labels, axis=1) == xp.arange(outputs), xp.float32)  # noqa: E731
-        request["y"] = hot(y) * xp.expand_dims(weights, axis=1)
-        request["vy"] = hot(request["vy"])
+        hot = xp.astype(xp.expand_dims(y, axis=1) == xp.arange(outputs), xp.float32)
+        request["y"] = hot * xp.expand_dims(weights, axis=1)
         return
     if y.dtype != xp.float32:
         raise ValueError(f"fit: sample_weight is for cross_entropy and for values, got loss {request['loss']}")
@@ -264,11 +317,21 @@ def _weighted(request, weights, loss):
 
 def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, sample_weight=None, class_weight=None, loss="auto",
         metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0, resume=None, output_dir="",
-        verbose=1, **settings):
+        verbose=1, devices=None, steps_per_epoch=None, input_shape=None, **settings):
     """See Module.fit."""
     name = loss if isinstance(loss, str) else None
-    batches = _Batches(x, name) if y is None and _is_loader(x) else None
-    if batches:
+    ranks = _devices.count_of(devices, device, model)
+    device = distributed._device("cpu" if ranks else device)
+    path = os.fspath(x) if isinstance(x, (str, os.PathLike)) else None
+    batches = _Batches(x, name, steps_per_epoch) if y is None and not path and _is_loader(x) else None
+    if steps_per_epoch is not None and not batches:
+        raise ValueError(f"fit: steps_per_epoch is for iterables of batches: expected none for a path or arrays, got {steps_per_epoch!r}")
+    if input_shape is not None and not path:
+        raise ValueError("fit: input_shape is for images of a folder: expected none, as x has a shape")
+    if path:
+        _need_none(path, y=y, validation_data=validation_data, sample_weight=sample_weight)
+        x, y, tokens, classes = _no_samples(model, input_shape), xp.zeros((0,), dtype=xp.int64), False, None
+    elif batches:
         if resume or sample_weight is not None:
             raise ValueError(f"fit: {'resume' if resume else 'sample_weight'} is for arrays: the batches of x may differ each time")
         x, y, tokens, classes, batch_size = batches.x, batches.y, batches.tokens, None, batches.size
@@ -277,8 +340,10 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
             x, y = _pair(x, "fit: y is missing and x")
         x, tokens = _inputs(x, "fit: x")
         y, classes = _targets(y, name, None, "fit")
-    _need_as_many(x, y, "fit")
+    if not path:
+        _need_as_many(x, y, "fit")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
+    request["path"] = path
     request["feeds"] = tokens or (x.dtype == xp.float32 and y.dtype == xp.int32) or batches is not None
     request["batches"] = batches
     if validation_data is not None:
@@ -306,7 +371,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
                 output_dir = value
             else:
                 settings[key] = value
-    if settings.get("early_stop", 0) > 0 and validation_data is None:
+    if settings.get("early_stop", 0) > 0 and validation_data is None and not path:
         raise ValueError("fit: early stopping compares evaluations: expected validation_data, got none")
     if sample_weight is not None or (class_weight is not None and request["feeds"]):
         if y.dtype == xp.int64:
@@ -329,7 +394,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
                         f"{type(settings['optimizer']).__name__}")
     request["settings"] = {"epochs": epochs, "batch_size": batch_size, "device": device, "precision": precision,
                            "grad_accum": grad_accum, "seed": seed, "output_dir": os.fspath(output_dir), **settings}
-    sink = _Sink(model, callbacks, validation_data is not None, verbose)
+    rank = distributed.get_rank()  # the other ranks train alike, and say nothing
+    sink = _Sink(model, [] if rank else callbacks, 0 if rank else verbose)
     model.__dict__["_task"] = {k: request[k] for k in ("input", "dtype", "loss", "classes", "mean", "std")}
     if callable(loss):
         model.__dict__["_task"]["loss_function"] = loss
@@ -340,9 +406,14 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
             # The weights of the best epoch are kept in files.
             request["settings"]["output_dir"] = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "run")
         try:
-            result = _core.fit(model._node(), request, sink)
+            def train(heard):
+                return _core.fit(model._node(), request, sink if heard else _Sink(model, [], 0))
+
+            result = _devices.run(ranks, output_dir, train) if ranks else train(True)
         finally:
             sink.progress.end()
+    if path:  # the data says what the model is for
+        model.__dict__["_task"] |= {k: result[k] for k in ("classes", "mean", "std")}
     if not output_dir:
         result["output_dir"] = result["model_path"] = ""
     history = sink.history
@@ -434,12 +505,14 @@ def save(model, path, *, input_shape=None, loss=None):
 def load(path):
     """A module from a model that `save`, fit or the command has stored: a network made of the library's layers. For the weights
     of a class of one's own: make the module, and call its load_weights."""
-    node, task = _core.load_model(os.fspath(path))
+    return described(*_core.load_model(os.fspath(path))).eval()
+
+
+def described(node, task):
+    """The module of a network of the library, which is for this task."""
     model = wrapped(node)
-    task.pop("name")
-    task["dtype"] = task["dtype"].name
-    model.__dict__["_task"] = task
-    return model.eval()
+    model.__dict__["_task"] = {**{k: v for k, v in task.items() if k != "name"}, "dtype": task["dtype"].name}
+    return model
 
 
 class Callback:

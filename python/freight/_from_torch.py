@@ -1,5 +1,7 @@
 """Modules of PyTorch as Freight's. Layers that both have become layers; of a class with a forward of its own, torch.fx gives the
 operations, which are run by _torch_functions.py's table. Only the conversion needs torch."""
+import inspect
+
 from . import _array_api as xp
 from . import nn
 from ._module import AttentionLayer, Layer, Module, RecurrentLayer
@@ -148,10 +150,10 @@ class _Conversion:
         elif kind == "TransformerEncoderLayer":
             found = self.encoder_layer(module, path)
         else:
-            cls = getattr(nn, kind, None)
-            if not (isinstance(cls, type) and issubclass(cls, Layer)):
+            cls = nn.Upsample if kind.startswith("Upsampling") else getattr(nn, kind, None)
+            if not (isinstance(cls, type) and issubclass(cls, (Layer, nn.FunctionLayer))):
                 return None
-            found = self.known(cls, module, path)
+            found = self.known(cls, module, path) if issubclass(cls, Layer) else self.function_layer(cls, module)
         return self.done.setdefault(id(module), found)
 
     def sequential(self, module, path):
@@ -177,6 +179,12 @@ class _Conversion:
         layer = cls(**settings)
         time_first = isinstance(layer, (RecurrentLayer, AttentionLayer)) and not module.batch_first
         return TimeFirst(layer) if time_first else layer
+
+    @staticmethod
+    def function_layer(cls, module):
+        """Layers without parameters, whose settings are attributes of PyTorch's."""
+        names = [p for p in inspect.signature(cls).parameters]
+        return cls(**{name: getattr(module, "norm" if name == "p" and cls is nn.PairwiseDistance else name) for name in names})
 
     def encoder_layer(self, module, path):
         import torch.nn.functional as functional  # type: ignore[import-not-found]
@@ -241,8 +249,6 @@ class _Conversion:
                 return id(m) in done
 
             def create_args_for_root(self, function, is_module, concrete_args=None):
-                import inspect
-
                 inputs = []
                 for p in list(inspect.signature(function).parameters.values())[1:]:
                     if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
@@ -349,8 +355,6 @@ class _Conversion:
         return "function", node.name, known, arguments, keywords
 
     def check(self, node, module, name, arguments, keywords):
-        import inspect
-
         for needless in ("memory_format", "out", "device", "layout", "requires_grad", "non_blocking"):
             if keywords.get(needless, 0) is None:
                 del keywords[needless]

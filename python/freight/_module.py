@@ -7,7 +7,7 @@ import contextlib
 import threading
 
 from . import _array_api as xp
-from . import _core, _display, _functions
+from . import _core, _display
 from ._nested import replaced
 from ._transforms import _as_leaves, _flatten, _state, _unflatten
 
@@ -61,9 +61,9 @@ class Parameter:
             self._variable.trainable = False
 
     @classmethod
-    def _of(cls, variable):
+    def _of(cls, variable, owner=None):
         held = cls.__new__(cls)
-        held._node, held._variable = None, variable
+        held._node, held._variable, held._owner = None, variable, owner  # the module whose parameters were asked for
         return held
 
     @property
@@ -304,7 +304,7 @@ class Module:
         for name, variable, trained in self._node().state():
             if trained and variable.identity not in seen:
                 seen.add(variable.identity)
-                yield name, Parameter._of(variable)
+                yield name, Parameter._of(variable, self)
 
     def named_parameters(self):
         """(name, parameter) of all below, each once, those that are frozen among them."""
@@ -665,21 +665,6 @@ class AttentionLayer(Layer):
         found = node.call_attention(query, key, key if value is None else value, key_padding_mask, attn_mask, is_causal,
                                     need_weights, average_attn_weights)
         return found if need_weights else (found, None)
-
-
-class Loss(Module):
-    """A loss of the library as a module: loss(outputs, targets), also for fit(loss=...)."""
-
-    _function = ""
-
-    def _make(self, given):
-        Module.__init__(self)
-        settings = {k: v for k, v in given.items() if k != "self" and v is not None}
-        object.__setattr__(self, "_settings", {k: xp.asarray(v) if hasattr(v, "__len__") and not isinstance(v, str) else v
-                                               for k, v in settings.items()})
-
-    def forward(self, outputs, targets):
-        return getattr(_functions, self._function)(outputs, targets, **self._settings)
 
 
 def wrapped(node):

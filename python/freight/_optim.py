@@ -1,7 +1,7 @@
 """Optimizers over those of the library; freight.optim has one class for each. Schedules of learning rates."""
 import math
 
-from . import _core
+from . import _core, distributed
 from ._core import Array
 from ._module import Module, Parameter, _recording
 from ._transforms import _flatten
@@ -15,7 +15,7 @@ class Optimizer:
         groups = [params] if isinstance(params, (Module, Parameter)) else list(params)
         if not groups or not isinstance(groups[0], dict):
             groups = [{"params": groups}]
-        self._parameters, made = [], []
+        self._parameters, self._owners, made = [], {}, []
         for group in groups:
             unknown = set(group) - {"params", "lr", "weight_decay", "name"}
             if unknown:
@@ -28,18 +28,24 @@ class Optimizer:
             settings["beta1"], settings["beta2"] = settings.pop("betas")
         settings = {k: float(v) if type(v) is int and k != "iterations" else v for k, v in settings.items()}
         self._optimizer = _core.make_optimizer(type(self).__name__, made, settings)
+        job = distributed._job()
+        self._shared = job and distributed._Shared(job, self._parameters, self._owners.values())
 
     def _listed(self, params):
         listed = []
         for p in [params] if isinstance(params, (Module, Parameter)) else params:
             if not isinstance(p, (Module, Parameter)):
                 raise TypeError(f"{type(self).__name__}: expected modules or their parameters(), got {type(p).__name__}")
+            owner = p if isinstance(p, Module) else getattr(p, "_owner", None)
+            if owner is not None:
+                self._owners[id(owner)] = owner
             listed += p.parameters() if isinstance(p, Module) else [p]
         return listed
 
     def update(self, grads):
         """Changes the parameters by their gradients, which value_and_grad of a module gives: a dict by name in the order of
-        the parameters, or a list. Frozen parameters have none."""
+        the parameters, or a list. Frozen parameters have none. Of several ranks (freight.distributed) all call it, and the
+        means of their gradients count: each rank computes those of its equal part of the batch."""
         gradients = []
         _flatten(grads, gradients)
         trained = [p for p in self._parameters if p.requires_grad]
@@ -48,6 +54,9 @@ class Optimizer:
         for p, g in zip(trained, gradients):
             if g.shape != p.shape:
                 raise ValueError(f"update: the gradient of {p.name} must have shape {p.shape}, got {g.shape}")
+        if self._shared:
+            gradients = self._shared.gradients(gradients)
+            self._shared.average_buffers()
         given = iter(gradients)
         self._optimizer.apply([next(given) if p.requires_grad else None for p in self._parameters])
         if not _recording():

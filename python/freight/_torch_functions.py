@@ -1,20 +1,22 @@
 """Functions and methods of PyTorch by name, with PyTorch's parameters, on Freight's arrays: what networks that from_torch has
-traced call. Nothing here needs torch."""
+traced call. Those of torch.nn.functional are nn/functional.py's. Nothing here needs torch."""
 import math
 import operator
 from collections.abc import Callable
 from typing import Any
 
-from . import _core, _functions, _layers, xp
+from . import _core, _functions, xp
 from ._array_api import _axis
+from .nn import functional
 
 # Parameters that must have this value, by function: Freight has nothing for the others.
 FIXED: dict[str, dict[str, Any]] = {
-    "max_pool1d": {"return_indices": False}, "max_pool2d": {"return_indices": False}, "pad": {"mode": "constant"},
+    "adaptive_max_pool1d": {"return_indices": False}, "adaptive_max_pool2d": {"return_indices": False},
     "embedding": {"sparse": False},
+    "interpolate": {"recompute_scale_factor": None, "antialias": False},
     "scaled_dot_product_attention": {"dropout_p": 0.0, "enable_gqa": False}, "normalize": {"out": None},
 }
-FUNCTIONS: dict[str, Callable[..., Any]] = {}
+FUNCTIONS: dict[str, Callable[..., Any]] = {name: f for name, f in vars(functional).items() if name[0] != "_" and callable(f)}
 # Python's operators, which arrays and numbers have.
 OPERATORS = {name: getattr(operator, name) for name in (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "pos", "matmul", "getitem", "eq", "ne", "lt", "le", "gt", "ge",
@@ -33,9 +35,9 @@ def _unary(name, function):
 
 
 for _name in ("abs", "ceil", "cos", "exp", "expm1", "floor", "log", "log10", "log1p", "log2", "round", "sign", "sin", "sqrt",
-              "square", "tan", "tanh", "trunc", "reciprocal", "logical_not"):
+              "square", "tan", "trunc", "reciprocal", "logical_not"):
     _unary(_name, getattr(xp, _name))
-for _name in ("rsqrt", "sigmoid", "erf", "softsign"):
+for _name in ("rsqrt", "erf"):
     _unary(_name, getattr(_functions, _name))
 _unary("neg", xp.negative)
 _BINARY = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
@@ -208,14 +210,6 @@ def _narrow(input, dim, start, length):
     return input[(*(slice(None),) * _axis(dim, input.ndim), slice(start, start + length))]
 
 
-@_named("pad")
-def _pad(input, pad, mode="constant", value=None):
-    low, high = [0] * input.ndim, [0] * input.ndim
-    for i in range(len(pad) // 2):
-        low[-1 - i], high[-1 - i] = pad[2 * i], pad[2 * i + 1]
-    return _functions.pad(input, low, high, 0 if value is None else value)
-
-
 @_named("contiguous", "clone")
 def _same(input, *, memory_format=None):
     return input
@@ -285,82 +279,11 @@ def _extreme(input, dim, keepdim, value, place, both):
     return value(input, axis=dim, keepdims=keepdim), place(input, axis=dim, keepdims=keepdim)
 
 
-@_named("normalize")
-def _normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
-    sums = xp.sum(xp.abs(input) ** p, axis=dim, keepdims=True)
-    return input / xp.maximum(xp.sqrt(sums) if p == 2 else sums ** (1 / p), eps)
-
-
-# Activations.
-
-@_named("relu")
-def _relu(input, inplace=False):
-    return _functions.relu(input)
-
-
-@_named("silu")
-def _silu(input, inplace=False):
-    return _functions.silu(input)
-
-
-@_named("gelu")
-def _gelu(input, approximate="none"):
-    return _functions.gelu(input, "tanh" if approximate == "tanh" else "erf")
-
-
-@_named("elu")
-def _elu(input, alpha=1.0, inplace=False):
-    return _functions.elu(input, alpha)
-
-
-@_named("leaky_relu")
-def _leaky_relu(input, negative_slope=0.01, inplace=False):
-    return _functions.leaky_relu(input, negative_slope)
-
-
-@_named("hardtanh")
-def _hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
-    return _layers.Hardtanh(min_val, max_val)(input)
-
-
-@_named("relu6")
-def _relu6(input, inplace=False):
-    return _layers.ReLU6()(input)
-
-
-@_named("hardsigmoid")
-def _hardsigmoid(input, inplace=False):
-    return _layers.Hardsigmoid()(input)
-
-
-@_named("hardswish")
-def _hardswish(input, inplace=False):
-    return _layers.Hardswish()(input)
-
-
-@_named("softplus")
-def _softplus(input, beta=1, threshold=20):
-    return _layers.Softplus(beta=beta, threshold=threshold)(input)
-
-
-@_named("mish")
-def _mish(input, inplace=False):
-    return _layers.Mish()(input)
-
+# Elements.
 
 @_named("clamp", "clip")
 def _clamp(input, min=None, max=None):
     return xp.clip(input, min, max)
-
-
-@_named("softmax")
-def _softmax(input, dim=-1, _stacklevel=3, dtype=None):
-    return _functions.softmax(input, dim)
-
-
-@_named("log_softmax")
-def _log_softmax(input, dim=-1, _stacklevel=3, dtype=None):
-    return _functions.log_softmax(input, dim)
 
 
 @_named("where")
@@ -383,83 +306,12 @@ def _triu(input, diagonal=0):
     return xp.triu(input, k=diagonal)
 
 
-# Layers as functions.
-
-@_named("linear")
-def _linear(input, weight, bias=None):
-    y = input @ weight.T
-    return y if bias is None else y + bias
-
-
-@_named("embedding")
-def _embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
-    return _functions.embedding(input, weight, -1 if padding_idx is None else padding_idx, max_norm, norm_type, scale_grad_by_freq)
-
-
-@_named("conv1d")
-def _conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    return _functions.conv1d(input, weight, bias, stride, padding, dilation, groups)
-
-
-@_named("conv2d")
-def _conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    return _functions.conv2d(input, weight, bias, stride, padding, dilation, groups)
-
-
-@_named("max_pool1d")
-def _max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-    return _functions.max_pool1d(input, kernel_size, stride or 0, padding, ceil_mode, True, dilation)
-
-
-@_named("max_pool2d")
-def _max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-    return _functions.max_pool2d(input, kernel_size, stride or 0, padding, ceil_mode, True, dilation)
-
-
-@_named("avg_pool1d")
-def _avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
-    return _functions.avg_pool1d(input, kernel_size, stride or 0, padding, ceil_mode, count_include_pad)
-
-
-@_named("avg_pool2d")
-def _avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
-    return _functions.avg_pool2d(input, kernel_size, stride or 0, padding, ceil_mode, count_include_pad, 1, divisor_override or 0)
-
-
-@_named("adaptive_avg_pool2d")
-def _adaptive_avg_pool2d(input, output_size):
-    return _layers.AdaptiveAvgPool2d(output_size)(input)
-
-
-@_named("dropout")
-def _dropout(input, p=0.5, training=True, inplace=False):
-    return _functions.dropout(input, p) if training and p else input
-
-
 @_named("stochastic_depth")  # torchvision's
 def _stochastic_depth(input, p, mode, training=True):
     if not training or not p:
         return input
     count = input.shape[0] if mode == "row" else 1
     return input * _functions.dropout(xp.ones((count, *(1,) * (input.ndim - 1))), p)
-
-
-@_named("layer_norm")
-def _layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
-    scale = xp.ones(tuple(normalized_shape)) if weight is None else weight
-    return _functions.layer_norm(input, scale, xp.zeros(tuple(normalized_shape)) if bias is None else bias, eps)
-
-
-@_named("group_norm")
-def _group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
-    channels = input.shape[1]
-    scale = xp.ones(channels) if weight is None else weight
-    return _functions.group_norm(input, num_groups, scale, xp.zeros(channels) if bias is None else bias, eps)
-
-
-@_named("scaled_dot_product_attention")
-def _scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    return _functions.attention(query, key, value, is_causal, 0.0 if scale is None else scale, mask=attn_mask)
 
 
 @_named("getattr")

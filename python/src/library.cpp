@@ -20,11 +20,13 @@
 #include "freight/ops/options.h"
 #include "freight/ops/random.h"
 #include "freight/ops/shape.h"
+#include "freight/run/context.h"
 #include "freight/run/plan.h"
 #include "freight/run/prepared_op.h"
 #include "freight/trace/compile.h"
 #include "freight/trace/device.h"
 #include "freight/trace/tracer.h"
+#include "ranks.h"
 
 namespace freight::python {
 
@@ -224,7 +226,7 @@ class Compiled {
     Body body{&function_, {}};
     std::vector<Tensor> results;
     run(body, [&] {
-      const CompiledFunction::Results out = compiled_.call(in.request(body));
+      const CompiledFunction::Results out = compiled_.call(in.request(body), Context{.collectives = current_sums()});
       results.assign(out.list.begin(), out.list.end());
       if (!in.traced) {
         for (const Tensor& t : results) t.array();

@@ -4,6 +4,7 @@
 
 #include "array.h"
 #include "freight/base/error.h"
+#include "ranks.h"
 #include "tables.h"
 #include "train.h"
 
@@ -44,4 +45,5 @@ NB_MODULE(_core, m) {
   bind_modules(m);
   bind_optimizers(m);
   bind_runs(m);
+  bind_ranks(m);
 }

@@ -11,6 +11,7 @@ PyObject* python_type(ErrorKind kind) {
     case ErrorKind::usage: return PyExc_ValueError;
     case ErrorKind::capacity: return PyExc_MemoryError;
     case ErrorKind::data: return PyExc_ValueError;
+    case ErrorKind::peer_lost: return PyExc_ConnectionError;
     default: return PyExc_RuntimeError;
   }
 }

@@ -17,6 +17,7 @@
 #include "freight/trace/compile.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/prepare.h"
+#include "ranks.h"
 #include "train.h"
 
 namespace freight::python {
@@ -301,7 +302,8 @@ class PyObserver : public train::Observer {
     d["best"] = e.best;
     if (e.test) d["validation"] = figures_of(*e.test);
     tell([&] { take(sink_.attr("epoch")(d)); });
-    if (error_) throw Raised("a callback raised an exception");  // the epoch's checkpoint is there
+    // The epoch's checkpoint is there. Several ranks stop at the next step, together.
+    if (error_ && !current_ranks()) throw Raised("a callback raised an exception");
   }
   void on_evaluation_progress(int64_t, int64_t) override { poll(); }
 
@@ -373,17 +375,51 @@ std::exception_ptr unlocked(F&& f) {
   return failure;
 }
 
+// Images, or arrays in files, that the command reads too.
+data::Source images_at(const train::Config& config) {
+  data::Source source = train::source_of(config);
+  source.need();
+  const data::Content content = source.content();
+  if (content != data::Content::images && content != data::Content::arrays)
+    raise<ValueError>("fit: x: ", config.data,
+                      " has texts or a table: expected images or arrays (.npy, .npz); others are for ",
+                      "freight.train");
+  return source;
+}
+
+// All ranks train with the same settings; the run directory is rank 0's.
+void agree_on(train::Config& config, job::Ranks& ranks) {
+  train::Config common = config;
+  common.output_dir = common.backend = {};
+  ranks.need_equal("the settings", train::to_json(common));
+  config.output_dir = ranks.from_first(config.output_dir);
+}
+
+// The other ranks end with the reason, instead of waiting for this one.
+void tell_others(const std::exception_ptr& failure) {
+  job::Ranks* const ranks = current_ranks();
+  if (!ranks) return;
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& e) {
+    ranks->comm().abort(e.what());
+  }
+}
+
 // Trains; `request` has what model_of and dataset_of read, "settings" and "feeds" (whether arrays are handed over as
 // they are).
 nb::dict fit(const PyNode& node, const nb::dict& request, nb::handle sink) {
   train::Config config = config_of(nb::borrow<nb::dict>(request["settings"]));
   config.data = nb::cast<std::string>(request["data_name"]);
   train::PrepareOptions options;
-  options.recorded = !config.output_dir.empty();
+  options.ranks = current_ranks();
   options.own.model = model_of(node, request);
   config.model = options.own.model->name;
   if (nb::cast<bool>(request["feeds"])) {
     options.own.feeds = feeds_of(request, config.seed);
+  } else if (const auto path = given(request, "path")) {
+    config.data = nb::cast<std::string>(*path);
+    options.source = images_at(config);
   } else {
     data::TrainTest sets{dataset_of(request, "x", "y"), dataset_of(request, "vx", "vy")};
     sets.test.validation = true;
@@ -391,10 +427,17 @@ nb::dict fit(const PyNode& node, const nb::dict& request, nb::handle sink) {
   }
   PyObserver observer(sink, *node.module, config);
   train::Result result;
+  store::Preprocessing prepared;
+  std::vector<std::string> classes;
   const std::exception_ptr failure = unlocked([&] {
+    if (options.ranks) agree_on(config, *options.ranks);
+    options.recorded = !config.output_dir.empty();
     train::PreparedRun run = train::prepare(config, std::move(options));
     result = run.run(observer, {"freight.fit"});
+    prepared = run.preprocessing();
+    classes = run.class_names();
   });
+  if (failure) tell_others(failure);
   observer.settle();
   observer.raise_again();
   if (failure) std::rethrow_exception(failure);
@@ -408,6 +451,9 @@ nb::dict fit(const PyNode& node, const nb::dict& request, nb::handle sink) {
   d["samples_per_second"] = result.samples_per_second;
   d["output_dir"] = result.output_dir;
   d["model_path"] = result.model_path;
+  d["mean"] = prepared.mean;
+  d["std"] = prepared.std;
+  d["classes"] = classes;
   return d;
 }
 
@@ -458,9 +504,8 @@ bool save(const PyNode& node, const std::string& path, const nb::dict& request) 
   return true;
 }
 
-// (node, what model_of reads) of a stored network.
-nb::tuple load(const std::string& path) {
-  const store::Bundle b = store::load_net(path, "load as a module");
+// (node, what model_of reads) of a network in a bundle.
+nb::tuple described(const store::Bundle& b) {
   nb::dict d;
   d["name"] = b.model.name;
   d["input"] = tuple_of(Shape(b.model.input.shape));
@@ -472,13 +517,30 @@ nb::tuple load(const std::string& path) {
   return nb::make_tuple(PyNode{b.model.net}, d);
 }
 
+// A named network with new weights; 0 and an empty shape stand for its own settings.
+nb::tuple create(const std::string& name, int64_t classes, const std::vector<int64_t>& input, int64_t vocabulary,
+                 int64_t length) {
+  store::Bundle b;
+  b.model =
+      models::create(name, {.classes = classes, .input = Shape(input), .vocabulary = vocabulary, .length = length});
+  return described(b);
+}
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const models::Entry& e : models::registry()) names.push_back(e.name);
+  return names;
+}
+
 }  // namespace
 
 void bind_runs(nb::module_& m) {
   m.def("fit", fit);
   m.def("evaluate", evaluate);
   m.def("save_model", save);
-  m.def("load_model", load);
+  m.def("load_model", [](const std::string& path) { return described(store::load_net(path, "load as a module")); });
+  m.def("create_model", create);
+  m.def("model_names", model_names);
   m.def("load_weights", [](const PyNode& node, const std::string& path) { store::load_weights(*node.module, path); });
   m.def("output_shape", [](const PyNode& node, const nb::dict& request) {
     return tuple_of(Shape(model_of(node, request).output_type(1).shape));

@@ -1,4 +1,5 @@
 """Module.fit, evaluate, predict, save and freight.load: runs of the library's trainer on arrays."""
+import itertools
 import json
 import os
 import pathlib
@@ -134,6 +135,12 @@ def test_sample_weights_equal_repeated_samples():
     fit(repeated, twice[0], np.concatenate([VALUES[:40], VALUES[:20]])[:, None], batch_size=60, epochs=4, momentum=0.0, lr=0.015)
     for name, value in values.state_dict().items():
         np.testing.assert_allclose(value.numpy(), repeated.state_dict()[name].numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_sample_weights_leave_the_evaluation_alone():
+    plain, weighted = fit(made(), validation_data=TEST), fit(made(), validation_data=TEST, sample_weight=np.ones(600))
+    for name in ("val_loss", "val_accuracy"):
+        np.testing.assert_allclose(plain.history[name], weighted.history[name], rtol=1e-4)
 
 
 def test_class_weights_prefer_a_class():
@@ -335,6 +342,75 @@ def test_iterables_of_batches_are_data():
         made().fit(Loader([]), verbose=False)
     with pytest.raises(ValueError, match="resume is for arrays"):
         made().fit(Loader([50]), resume=True, output_dir="x", verbose=False)
+
+
+def endless(seen):
+    for i in itertools.count():
+        seen.append(i)
+        yield X[i % 4 * 16:][:16], Y[i % 4 * 16:][:16]
+
+
+def test_an_iterator_goes_on_where_an_epoch_has_ended():
+    for steps, epochs in ((5, 3), (1, 4)):
+        seen, net, same = [], made(chain), made(chain)
+        history = fit(net, endless(seen), None, steps_per_epoch=steps, epochs=epochs)
+        assert seen == list(range(steps * epochs)) and history.steps == steps * epochs
+        batches = list(itertools.islice(endless([]), steps * epochs))
+        fit(same, batches_of(batches), None, epochs=1)
+        assert weights(net) == weights(same)  # each batch once, in its order
+    first = fit(made(chain), endless([]), None, steps_per_epoch=8, epochs=2, shards=4)
+    second = fit(made(chain), endless([]), None, steps_per_epoch=8, epochs=2, shards=4, devices=2)
+    assert first.history == second.history
+    assert fit(made(chain), batches_of(batches), None, steps_per_epoch=2, epochs=2).steps == 4
+
+
+def batches_of(batches):
+    return type("Loader", (), {"__len__": lambda self: len(batches), "__iter__": lambda self: iter(batches)})()
+
+
+def test_an_iterator_needs_its_length_and_must_not_end():
+    with pytest.raises(ValueError, match="x has no length: expected steps_per_epoch"):
+        fit(made(chain), endless([]), None)
+    with pytest.raises(ValueError, match="x has ended after 7 batches: expected 5 in each epoch"):
+        fit(made(chain), itertools.islice(endless([]), 7), None, steps_per_epoch=5)
+    for steps in (0, 3, "2"):
+        with pytest.raises(ValueError, match="steps_per_epoch: expected a whole number from 1 to 2"):
+            fit(made(chain), batches_of([(X[:16], Y[:16])] * 2), None, steps_per_epoch=steps)
+    with pytest.raises(ValueError, match="steps_per_epoch is for iterables"):
+        fit(made(chain), steps_per_epoch=2)
+
+
+def test_a_folder_of_images_is_data(tmp_path):
+    command = os.path.join(os.path.dirname(fr.__file__), "bin", "freight")
+    subprocess.run([command, "data", "sample", "photos"], cwd=tmp_path, check=True, capture_output=True)
+    folder = tmp_path / "photos"
+
+    def net():
+        return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(128, 3))
+
+    def trained(**settings):
+        model = made(net)
+        return model, fit(model, folder, None, input_shape=(3, 32, 32), lr=0.02, batch_size=16, **settings)
+
+    model, history = trained(output_dir=tmp_path / "run", early_stop=3)
+    figures = fr.eval(history.model_path)
+    assert figures["split"] == "val" and figures["top1"] / 100 == pytest.approx(max(history.history["val_accuracy"]))
+    model.save(tmp_path / "saved.safetensors")
+    stored = fr.load(tmp_path / "saved.safetensors").__dict__["_task"]
+    assert stored["classes"] == ["circle", "square", "triangle"] and len(stored["mean"]) == 3
+    first, second = trained(shards=4)[0], trained(shards=4, devices=2)[0]
+    assert weights(first) == weights(second)
+    for x, settings, text in ((tmp_path / "none", {"input_shape": (3, 32, 32)}, "no such dataset"),
+                              (folder, {}, "input_shape: expected the shape of a sample"),
+                              (folder, {"input_shape": (1, 32, 32)}, r"expects samples \[1,32,32\], got \[3,32,32\]"),
+                              (folder, {"input_shape": (3, 32, 32), "y": Y}, "y: expected none beside the folder"),
+                              (folder, {"input_shape": (3, 32, 32), "validation_data": TEST}, "validation_data: expected none"),
+                              (X, {"y": Y, "input_shape": (3, 32, 32)}, "input_shape is for images of a folder")):
+        with pytest.raises(ValueError, match=text):
+            made(net).fit(x, **settings)
+    subprocess.run([command, "data", "sample", "reviews"], cwd=tmp_path, check=True, capture_output=True)
+    with pytest.raises(ValueError, match="reviews.csv has texts or a table"):
+        made(net).fit(tmp_path / "reviews.csv", input_shape=(3, 32, 32))
 
 
 def test_a_class_of_ones_own_saves_and_loads_weights(tmp_path):

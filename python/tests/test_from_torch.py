@@ -324,7 +324,7 @@ BAD = [
     (lambda: T.Sequential(T.ReLU(), Own()), TypeError, r"from_torch: 1 \(Own\), test_from_torch.py:\d+: \S*i0 is no function of Freight"),
     (lambda: T.Sequential(Own(lambda x: x if x.sum() > 0 else -x)), TypeError, r"from_torch: 0 \(Own\): torch.fx cannot trace its forward"),
     (lambda: T.Sequential(T.ReLU(), T.RNN(2, 2)), TypeError, r"from_torch: 1 \(RNN\) is no layer of freight.nn"),
-    (lambda: Own(lambda x: T.functional.pad(x, (1, 1), mode="reflect")), ValueError, r"pad: expected mode='constant', got 'reflect'"),
+    (lambda: Own(lambda x: T.functional.interpolate(x, 3, antialias=True)), ValueError, "interpolate: expected antialias=False, got True"),
     (lambda: Own(lambda x: x.std(nothing=1)), TypeError, "std: got an unexpected keyword argument 'nothing'"),
     (lambda: InPlace("view"), TypeError, "changes a view of mul, which is read again"),
     (Tied, ValueError, "b.weight and a.weight are one parameter of two modules"),

@@ -360,6 +360,9 @@ TEST(Layers, ANamedNetComesBackFromItsSpec) {
     check_spec(m);
     m.net->eval();
     check_spec(m);
+    m.net->train();
+    for (const Variable& v : m.net->parameters()) v.set_trainable(false);  // BatchNorm keeps its statistics then
+    check_spec(m);
   }
   Model shared = create("mlp");  // a variable of two paths is stored under both
   const auto layer = std::make_shared<nn::Linear>(784, 784);

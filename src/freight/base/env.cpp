@@ -60,6 +60,7 @@ const std::vector<Variable>& variables() {
       {"FREIGHT_LOCAL_RANK", "rank of this process on its host", ""},
       {"FREIGHT_LOCAL_WORLD_SIZE", "number of processes on this host", ""},
       {"FREIGHT_JOB", "rendezvous name of the processes of a job on one host", ""},
+      {"FREIGHT_RANK_PROCESS", "set by a rank in Python: its process, whose child processes are no ranks", ""},
       {"FREIGHT_STEPS", "set by that launcher with --elastic: the descriptor where rank 0 counts its steps", ""},
       {"RANK", "torchrun: rank of this process", ""},
       {"WORLD_SIZE", "torchrun: number of processes", ""},

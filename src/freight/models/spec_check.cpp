@@ -99,7 +99,12 @@ void check_spec(const Model& model) {
   if (!model.net) fail(ErrorKind::usage, "spec", "the model '", model.name, "' has no network: got a null pointer");
   const Model again = built_again(model);
   need_same_variables(model, again);
-  nn::tie(again.net->state_dict(), nn::ties_of(model.net->state_dict()), model.name);
+  const std::vector<nn::NamedVariable> variables = model.net->state_dict(), others = again.net->state_dict();
+  nn::tie(others, nn::ties_of(variables), model.name);
+  // A spec does not say what is frozen, and BatchNorm that is frozen trains with its running statistics.
+  for (size_t i = 0; i < others.size(); ++i) {
+    if (!variables[i].variable.trainable()) others[i].variable.set_trainable(false);
+  }
   // Parts in another mode than the rest compute what no net of a spec does.
   const bool training = model.net->training();
   if (!one_mode(*model.net, training)) return;

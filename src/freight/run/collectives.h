@@ -40,6 +40,8 @@ class Collectives {
   virtual int64_t agree(const SumOrder&, bool recordable, int64_t kept) {
     return recordable ? std::max<int64_t>(kept, 1) : 0;
   }
+  // False: all sums are made where they stand, by sum_within(), in host memory whatever the plan's device.
+  virtual bool sums_behind() const { return true; }
   // This rank's `data` is ready to become the sum over all ranks, in place. Called in the order of the plan, by the
   // thread that runs it, and returns at once. No later step of this run uses the data.
   virtual void ready(void* data) = 0;

@@ -162,10 +162,18 @@ struct Executable::Bound {
     if (s.mark) s.mark->set(s.queue);
   }
   void reduce(const BoundStep& s, Collectives& ranks) const {
+    void* const data = table[s.first + 1];  // behind the one operand
+    if (!ranks.sums_behind()) {
+      const Array elements = memory ? Array(s.sum->dtype, s.sum->shape) : Array();
+      void* const part = memory ? elements.raw() : data;
+      if (memory) memory->download(part, data, s.sum->bytes());
+      ranks.sum_within({&part, 1}, *s.sum);
+      if (memory) memory->upload(data, part, s.sum->bytes());
+      return;
+    }
     if (ranks.memory() != memory.get()) {
       fail(ErrorKind::usage, "all_reduce", "all-reduce in other memory than the plan's: ", *s.sum);
     }
-    void* const data = table[s.first + 1];  // behind the one operand
     if (!s.sum_read) return ranks.ready(data);
     if (ranks.sum_within({&data, 1}, *s.sum)) return;
     fail(ErrorKind::usage, "all_reduce",

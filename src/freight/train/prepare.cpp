@@ -75,6 +75,12 @@ NetRun& net_of(Prepared& run, const char* what) {
 
 Planned PreparedRun::planned() const { return net_of(*prepared_, "PreparedRun::planned").planned(); }
 
+store::Preprocessing PreparedRun::preprocessing() const {
+  return net_of(*prepared_, "PreparedRun::preprocessing").task->preprocessing();
+}
+
+const std::vector<std::string>& PreparedRun::class_names() const { return prepared_->class_names; }
+
 void PreparedRun::plan_within(const ArenaLimit& limit) {
   net_of(*prepared_, "PreparedRun::plan_within").plan_within(limit);
 }

@@ -78,6 +78,9 @@ class PreparedRun {
   // Plans the training step again, for a run that offloads, before it is restored or run: `limit` is the maximum arena
   // of each plan. Without this call there is no limit.
   void plan_within(const ArenaLimit& limit);
+  // The preprocessing of its data and the names of all outputs, as the stored model has them; of a network.
+  store::Preprocessing preprocessing() const;
+  const std::vector<std::string>& class_names() const;
   // Restores the random state of the time when the run was prepared, and the checkpoint that it resumes from. run()
   // does so itself; calling it alone checks if the checkpoint can be used. Throws Error(checkpoint).
   void restore();

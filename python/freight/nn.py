@@ -1,4 +1,0 @@
-"""Modules: layers with PyTorch's names and defaults, and the class that networks are written with."""
-from ._layers import *  # noqa: F401,F403
-from ._module import AttentionLayer, Buffer, Layer, Loss, Module, ModuleDict, ModuleList, Parameter, RecurrentLayer, Sequential  # noqa: F401
-from ._transformer import TransformerEncoder, TransformerEncoderLayer  # noqa: F401

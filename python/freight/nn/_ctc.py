@@ -1,0 +1,45 @@
+"""Connectionist temporal classification (Graves et al. 2006)."""
+from .. import _functions, xp
+
+_NEVER = -1e30  # the logarithm of probability 0, finite so that gradients are
+
+
+def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
+    """-ln of the probability of the targets (N, S) under log_probs (T, N, C), summed over all alignments with blanks. The lengths
+    are (N). With "mean" each loss is divided by the length of its target. Samples that are too short for their targets have
+    infinite losses; with zero_infinity these are 0."""
+    if log_probs.ndim != 3 or targets.ndim != 2:
+        raise ValueError(f"ctc_loss: expected log_probs (T, N, C) and targets (N, S), got {log_probs.shape} and {targets.shape}")
+    steps, count, classes = log_probs.shape
+    if targets.shape[0] != count:
+        raise ValueError(f"ctc_loss: log_probs are of {count} samples, targets of {targets.shape[0]}: expected as many")
+    input_lengths, target_lengths = (xp.astype(xp.asarray(n), xp.int64) for n in (input_lengths, target_lengths))
+    length, places = targets.shape[1], 2 * targets.shape[1] + 1
+    # Blanks around every class: (N, 2 S + 1).
+    targets = xp.astype(targets, xp.int64)
+    blanks = xp.full((count, length), blank, dtype=xp.int64)
+    extended = xp.concat([xp.reshape(xp.stack([blanks, targets], axis=2), (count, 2 * length)), blanks[:, :1] if length else
+                          xp.full((count, 1), blank, dtype=xp.int64)], axis=1)
+    # Two places ahead is possible past a blank between different classes.
+    skips = (extended[:, 2:] != blank) & (extended[:, 2:] != extended[:, :-2])
+    emitted = _functions.gather_elements(log_probs, xp.broadcast_to(xp.expand_dims(extended, axis=0), (steps, count, places)), 2)
+    ahead = xp.full((count, 2), _NEVER)
+    alpha = xp.where(xp.arange(places) < 2, emitted[0], _NEVER)
+    for t in range(1, steps):
+        one = xp.concat([ahead[:, :1], alpha[:, :-1]], axis=1)
+        two = xp.concat([ahead, xp.where(skips, alpha[:, :-2], _NEVER)], axis=1)[:, :places]
+        largest = _functions.stop_gradient(xp.maximum(xp.maximum(alpha, one), two))
+        sums = xp.log(xp.exp(alpha - largest) + xp.exp(one - largest) + xp.exp(two - largest)) + largest
+        alpha = xp.where(xp.expand_dims(input_lengths > t, axis=1), sums + emitted[t], alpha)
+    # The last class, or the blank behind it.
+    last = xp.expand_dims(2 * target_lengths, axis=1)
+    place = xp.expand_dims(xp.arange(places), axis=0)
+    ends = (place == last) | (place == last - 1)
+    loss = -_functions.logsumexp(xp.where(ends, alpha, _NEVER), 1)
+    impossible = loss > -_NEVER / 2
+    loss = xp.where(impossible, 0.0 if zero_infinity else xp.inf, loss)
+    if reduction == "mean":
+        return xp.mean(loss / xp.astype(xp.maximum(target_lengths, 1), xp.float32))
+    if reduction not in ("none", "sum"):
+        raise ValueError(f"ctc_loss: reduction: expected \"none\", \"mean\" or \"sum\", got {reduction!r}")
+    return loss if reduction == "none" else xp.sum(loss)

@@ -1,0 +1,378 @@
+"""Layers and losses that are functions of functional.py with settings: they have no parameters."""
+from .. import _array_api as xp
+from .. import _layers
+from .._module import Module
+from . import functional
+
+__all__ = [
+    "ZeroPad1d", "ZeroPad2d", "ZeroPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "ReflectionPad1d",
+    "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "CircularPad1d",
+    "CircularPad2d", "CircularPad3d", "FunctionLayer", "Dropout1d", "Dropout2d", "Dropout3d", "PixelShuffle",
+    "PixelUnshuffle", "ChannelShuffle", "Unfold", "LocalResponseNorm", "Softmax2d", "UpsamplingNearest2d",
+    "UpsamplingBilinear2d", "CosineSimilarity", "PairwiseDistance", "Loss", "CrossEntropyLoss", "NLLLoss", "MSELoss",
+    "L1Loss", "SmoothL1Loss", "HuberLoss", "KLDivLoss", "BCELoss", "BCEWithLogitsLoss", "PoissonNLLLoss",
+    "GaussianNLLLoss", "SoftMarginLoss", "HingeEmbeddingLoss", "MarginRankingLoss", "CosineEmbeddingLoss",
+    "TripletMarginLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "CTCLoss"]
+
+
+class FunctionLayer(Module):
+    """A function of nn.functional with settings, which are its attributes."""
+
+    _function = ""
+    _by_mode = False  # whether the function has a parameter `training`
+
+    def _make(self, given):
+        super().__init__()
+        names = [name for name in given if name not in ("self", "__class__")]
+        object.__setattr__(self, "_settings", names)
+        for name in names:
+            value = given[name]
+            setattr(self, name, xp.asarray(value) if name in ("weight", "pos_weight") and value is not None else value)
+
+    def _keywords(self):
+        mode = {"training": self.training} if self._by_mode else {}
+        return {name: getattr(self, name) for name in self._settings} | mode
+
+    def forward(self, *arrays):
+        return getattr(functional, self._function)(*arrays, **self._keywords())
+
+    def extra_repr(self):
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self._settings)
+
+
+# Padding.
+
+class _Padding(FunctionLayer):
+    """Pads the last axes of (N, C, ...): one width for all sides, or (before, after) of the last axis, then of those before it."""
+
+    _function = "pad"
+    _axes, _mode = 1, "constant"
+
+    def __init__(self, padding):
+        self._make({"padding": padding, "value": 0.0})
+
+    def _keywords(self):
+        widths = functional._tuple(self.padding, 2 * self._axes)
+        if len(widths) != 2 * self._axes:
+            raise ValueError(f"{type(self).__name__}: padding: expected a width or {2 * self._axes} of them, got {self.padding!r}")
+        return {"pad": widths, "mode": self._mode, "value": self.value}
+
+    def extra_repr(self):
+        return f"{self.padding!r}" + (f", value={self.value!r}" if self._mode == "constant" else "")
+
+
+class _ConstantPadding(_Padding):
+    def __init__(self, padding, value):
+        self._make({"padding": padding, "value": value})
+
+
+def _paddings(kind, base, mode, doc):
+    for axes in (1, 2, 3):
+        yield type(f"{kind}{axes}d", (base,), {"_axes": axes, "_mode": mode, "__doc__": doc, "__module__": __name__})
+
+
+ZeroPad1d, ZeroPad2d, ZeroPad3d = _paddings("ZeroPad", _Padding, "constant", "Pads the last axes by zeros.")
+ConstantPad1d, ConstantPad2d, ConstantPad3d = _paddings("ConstantPad", _ConstantPadding, "constant", "Pads the last axes by a value.")
+ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _paddings(
+    "ReflectionPad", _Padding, "reflect", "Pads the last axes by their mirror image, without the edge.")
+ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _paddings("ReplicationPad", _Padding, "replicate", "Pads the last axes by their edges.")
+CircularPad1d, CircularPad2d, CircularPad3d = _paddings("CircularPad", _Padding, "circular", "Pads the last axes by their other end.")
+
+
+# Dropout of channels.
+
+class Dropout1d(FunctionLayer):
+    """In training whole channels of (N, C, L) become zero with probability p, the others are divided by 1 - p."""
+
+    _function, _by_mode = "dropout1d", True
+
+    def __init__(self, p=0.5):
+        self._make(locals())
+
+
+class Dropout2d(FunctionLayer):
+    """In training whole channels of (N, C, H, W) become zero with probability p, the others are divided by 1 - p."""
+
+    _function, _by_mode = "dropout2d", True
+
+    def __init__(self, p=0.5):
+        self._make(locals())
+
+
+class Dropout3d(FunctionLayer):
+    """In training whole channels of (N, C, D, H, W) become zero with probability p, the others are divided by 1 - p."""
+
+    _function, _by_mode = "dropout3d", True
+
+    def __init__(self, p=0.5):
+        self._make(locals())
+
+
+# Images.
+
+class PixelShuffle(FunctionLayer):
+    """(N, C r^2, H, W) to (N, C, H r, W r). Shi et al. 2016."""
+
+    _function = "pixel_shuffle"
+
+    def __init__(self, upscale_factor):
+        self._make(locals())
+
+
+class PixelUnshuffle(FunctionLayer):
+    """(N, C, H r, W r) to (N, C r^2, H, W)."""
+
+    _function = "pixel_unshuffle"
+
+    def __init__(self, downscale_factor):
+        self._make(locals())
+
+
+class ChannelShuffle(FunctionLayer):
+    """Interleaves groups of channels. Zhang et al. 2018."""
+
+    _function = "channel_shuffle"
+
+    def __init__(self, groups):
+        self._make(locals())
+
+
+class Unfold(FunctionLayer):
+    """The windows of (N, C, H, W) as columns: (N, C kh kw, L)."""
+
+    _function = "unfold"
+
+    def __init__(self, kernel_size, dilation=1, padding=0, stride=1):
+        self._make(locals())
+
+
+class LocalResponseNorm(FunctionLayer):
+    """Each channel divided by the squares of `size` channels around it. Krizhevsky et al. 2012."""
+
+    _function = "local_response_norm"
+
+    def __init__(self, size, alpha=1e-4, beta=0.75, k=1.0):
+        self._make(locals())
+
+
+class Softmax2d(FunctionLayer):
+    """Softmax over the channels of (N, C, H, W)."""
+
+    _function = "softmax"
+
+    def __init__(self):
+        self._make({"dim": -3})
+
+    def extra_repr(self):
+        return ""
+
+
+class UpsamplingNearest2d(_layers.Upsample):
+    """Upsample with mode="nearest"."""
+
+    def __init__(self, size=None, scale_factor=None):
+        super().__init__(size, scale_factor, "nearest")
+
+
+class UpsamplingBilinear2d(_layers.Upsample):
+    """Upsample with mode="bilinear" and align_corners=True."""
+
+    def __init__(self, size=None, scale_factor=None):
+        super().__init__(size, scale_factor, "bilinear", True)
+
+
+# Distances.
+
+class CosineSimilarity(FunctionLayer):
+    """The cosine of the angle between vectors along an axis."""
+
+    _function = "cosine_similarity"
+
+    def __init__(self, dim=1, eps=1e-8):
+        self._make(locals())
+
+
+class PairwiseDistance(FunctionLayer):
+    """The p-norm of the differences of vectors along the last axis."""
+
+    _function = "pairwise_distance"
+
+    def __init__(self, p=2.0, eps=1e-6, keepdim=False):
+        self._make(locals())
+
+
+# Losses.
+
+class Loss(FunctionLayer):
+    """A loss as a module: loss(outputs, targets), also for fit(loss=...)."""
+
+
+class CrossEntropyLoss(Loss):
+    """-ln softmax of logits (N, C, ...) at targets: (N, ...) classes, or (N, C, ...) probabilities."""
+
+    _function = "cross_entropy"
+
+    def __init__(self, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+        self._make(locals())
+
+
+class NLLLoss(Loss):
+    """-log probabilities (N, C, ...) at targets (N, ...)."""
+
+    _function = "nll_loss"
+
+    def __init__(self, weight=None, *, ignore_index=-100, reduction="mean"):
+        self._make(locals())
+
+
+class MSELoss(Loss):
+    """(output - target)^2."""
+
+    _function = "mse_loss"
+
+    def __init__(self, *, reduction="mean"):
+        self._make(locals())
+
+
+class L1Loss(Loss):
+    """|output - target|."""
+
+    _function = "l1_loss"
+
+    def __init__(self, *, reduction="mean"):
+        self._make(locals())
+
+
+class SmoothL1Loss(Loss):
+    """d^2 / (2 beta) for differences d below beta, |d| - beta / 2 above."""
+
+    _function = "smooth_l1_loss"
+
+    def __init__(self, *, reduction="mean", beta=1.0):
+        self._make(locals())
+
+
+class HuberLoss(Loss):
+    """d^2 / 2 for differences d below delta, delta (|d| - delta / 2) above."""
+
+    _function = "huber_loss"
+
+    def __init__(self, reduction="mean", delta=1.0):
+        self._make(locals())
+
+
+class KLDivLoss(Loss):
+    """target (ln target - output) of log probabilities; reduction="batchmean" is the divergence itself."""
+
+    _function = "kl_div"
+
+    def __init__(self, *, reduction="mean", log_target=False):
+        self._make(locals())
+
+
+class BCELoss(Loss):
+    """Binary cross-entropy of probabilities. Of the outputs of a network BCEWithLogitsLoss is more exact."""
+
+    _function = "binary_cross_entropy"
+
+    def __init__(self, weight=None, *, reduction="mean"):
+        self._make(locals())
+
+
+class BCEWithLogitsLoss(Loss):
+    """Binary cross-entropy of sigmoid(output)."""
+
+    _function = "binary_cross_entropy_with_logits"
+
+    def __init__(self, weight=None, *, reduction="mean", pos_weight=None):
+        self._make(locals())
+
+
+class PoissonNLLLoss(Loss):
+    """output - target ln output of counts, or exp(output) - target output with log_input."""
+
+    _function = "poisson_nll_loss"
+
+    def __init__(self, log_input=True, full=False, *, eps=1e-8, reduction="mean"):
+        self._make(locals())
+
+
+class GaussianNLLLoss(Loss):
+    """loss(mean, target, variance)."""
+
+    _function = "gaussian_nll_loss"
+
+    def __init__(self, *, full=False, eps=1e-6, reduction="mean"):
+        self._make(locals())
+
+
+class SoftMarginLoss(Loss):
+    """ln(1 + exp(-target output)) with targets of 1 and -1."""
+
+    _function = "soft_margin_loss"
+
+    def __init__(self, *, reduction="mean"):
+        self._make(locals())
+
+
+class HingeEmbeddingLoss(Loss):
+    """The output where the target is 1, max(0, margin - output) where it is -1."""
+
+    _function = "hinge_embedding_loss"
+
+    def __init__(self, margin=1.0, *, reduction="mean"):
+        self._make(locals())
+
+
+class MarginRankingLoss(Loss):
+    """loss(x1, x2, target): max(0, margin - target (x1 - x2))."""
+
+    _function = "margin_ranking_loss"
+
+    def __init__(self, margin=0.0, *, reduction="mean"):
+        self._make(locals())
+
+
+class CosineEmbeddingLoss(Loss):
+    """loss(x1, x2, target): 1 - cosine where the target is 1, max(0, cosine - margin) where it is -1."""
+
+    _function = "cosine_embedding_loss"
+
+    def __init__(self, margin=0.0, *, reduction="mean"):
+        self._make(locals())
+
+
+class TripletMarginLoss(Loss):
+    """loss(anchor, positive, negative): max(0, margin + distance to the positive - distance to the negative)."""
+
+    _function = "triplet_margin_loss"
+
+    def __init__(self, margin=1.0, p=2.0, eps=1e-6, swap=False, *, reduction="mean"):
+        self._make(locals())
+
+
+class MultiLabelSoftMarginLoss(Loss):
+    """The mean over the labels of binary cross-entropy of sigmoid(output)."""
+
+    _function = "multilabel_soft_margin_loss"
+
+    def __init__(self, weight=None, *, reduction="mean"):
+        self._make(locals())
+
+
+class MultiMarginLoss(Loss):
+    """The mean over the wrong classes of max(0, margin - output of the right one + output)^p."""
+
+    _function = "multi_margin_loss"
+
+    def __init__(self, p=1, margin=1.0, weight=None, *, reduction="mean"):
+        self._make(locals())
+
+
+class CTCLoss(Loss):
+    """loss(log_probs (T, N, C), targets (N, S), input_lengths, target_lengths). Graves et al. 2006."""
+
+    _function = "ctc_loss"
+
+    def __init__(self, blank=0, reduction="mean", zero_infinity=False):
+        self._make(locals())

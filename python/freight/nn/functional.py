@@ -1,0 +1,476 @@
+"""PyTorch's functional forms: functions of torch.nn.functional with its parameters, on Freight's arrays. from_torch runs traced
+networks with them, and the layers of _functional_layers.py are made of them."""
+import math as _math
+
+from .. import _core, _functions, _layers, xp as _xp
+from .._array_api import _axis
+from .._transforms import custom_gradient as _custom_gradient
+from ._ctc import ctc_loss  # noqa: F401
+
+
+def _tuple(value, count):
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,) * count
+
+
+def _reduced(each, reduction, function):
+    if reduction == "none":
+        return each
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"{function}: reduction: expected \"none\", \"mean\" or \"sum\", got {reduction!r}")
+    return _xp.mean(each) if reduction == "mean" else _xp.sum(each)
+
+
+# Activations.
+
+def relu(input, inplace=False):
+    return _functions.relu(input)
+
+
+def relu6(input, inplace=False):
+    return _layers.ReLU6()(input)
+
+
+def silu(input, inplace=False):
+    return _functions.silu(input)
+
+
+def gelu(input, approximate="none"):
+    return _functions.gelu(input, "tanh" if approximate == "tanh" else "erf")
+
+
+def elu(input, alpha=1.0, inplace=False):
+    return _functions.elu(input, alpha)
+
+
+def celu(input, alpha=1.0, inplace=False):
+    return _layers.CELU(alpha)(input)
+
+
+def selu(input, inplace=False):
+    return _layers.SELU()(input)
+
+
+def leaky_relu(input, negative_slope=0.01, inplace=False):
+    return _functions.leaky_relu(input, negative_slope)
+
+
+def prelu(input, weight):
+    channels = (1, -1) + (1,) * (input.ndim - 2) if weight.size > 1 and input.ndim > 1 else (-1,)
+    return _xp.where(input > 0, input, input * _xp.reshape(weight, channels))
+
+
+def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+    return _layers.Hardtanh(min_val, max_val)(input)
+
+
+def hardsigmoid(input, inplace=False):
+    return _layers.Hardsigmoid()(input)
+
+
+def hardswish(input, inplace=False):
+    return _layers.Hardswish()(input)
+
+
+def hardshrink(input, lambd=0.5):
+    return _layers.Hardshrink(lambd)(input)
+
+
+def softshrink(input, lambd=0.5):
+    return _layers.Softshrink(lambd)(input)
+
+
+def tanhshrink(input):
+    return _layers.Tanhshrink()(input)
+
+
+def threshold(input, threshold, value, inplace=False):
+    return _layers.Threshold(threshold, value)(input)
+
+
+def softplus(input, beta=1, threshold=20):
+    return _layers.Softplus(beta, threshold)(input)
+
+
+def softsign(input):
+    return _functions.softsign(input)
+
+
+def mish(input, inplace=False):
+    return _layers.Mish()(input)
+
+
+def sigmoid(input):
+    return _functions.sigmoid(input)
+
+
+def logsigmoid(input):
+    return _layers.LogSigmoid()(input)
+
+
+def tanh(input):
+    return _xp.tanh(input)
+
+
+def glu(input, dim=-1):
+    return _layers.GLU(dim)(input)
+
+
+def softmax(input, dim=-1, _stacklevel=3, dtype=None):
+    return _functions.softmax(input, dim)
+
+
+def softmin(input, dim=-1, _stacklevel=3, dtype=None):
+    return _functions.softmax(-input, dim)
+
+
+def log_softmax(input, dim=-1, _stacklevel=3, dtype=None):
+    return _functions.log_softmax(input, dim)
+
+
+# Layers.
+
+def linear(input, weight, bias=None):
+    y = input @ weight.T
+    return y if bias is None else y + bias
+
+
+def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    return _functions.embedding(input, weight, -1 if padding_idx is None else padding_idx, max_norm, norm_type, scale_grad_by_freq)
+
+
+def one_hot(tensor, num_classes):
+    """Integers, as PyTorch's. The number of classes is part of the shape: it must be given."""
+    return _functions.one_hot(tensor, num_classes, _core.int64)
+
+
+def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    return _functions.conv1d(input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+    return _functions.conv2d(input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    y = _functions.conv_transpose2d(input, weight, stride, padding, output_padding, dilation, groups)
+    return y if bias is None else y + _xp.reshape(bias, (-1, 1, 1))
+
+
+def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    pool = _functions.max_pool1d_with_indices if return_indices else _functions.max_pool1d
+    return pool(input, kernel_size, stride or 0, padding, ceil_mode, True, dilation)
+
+
+def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    pool = _functions.max_pool2d_with_indices if return_indices else _functions.max_pool2d
+    return pool(input, kernel_size, stride or 0, padding, ceil_mode, True, dilation)
+
+
+def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
+    return _functions.avg_pool1d(input, kernel_size, stride or 0, padding, ceil_mode, count_include_pad)
+
+
+def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    return _functions.avg_pool2d(input, kernel_size, stride or 0, padding, ceil_mode, count_include_pad, 1, divisor_override or 0)
+
+
+def adaptive_avg_pool1d(input, output_size):
+    return _layers.AdaptiveAvgPool1d(output_size)(input)
+
+
+def adaptive_avg_pool2d(input, output_size):
+    return _layers.AdaptiveAvgPool2d(output_size)(input)
+
+
+def adaptive_max_pool1d(input, output_size, return_indices=False):
+    return _layers.AdaptiveMaxPool1d(output_size)(input)
+
+
+def adaptive_max_pool2d(input, output_size, return_indices=False):
+    return _layers.AdaptiveMaxPool2d(output_size)(input)
+
+
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    scale = _xp.ones(tuple(normalized_shape)) if weight is None else weight
+    return _functions.layer_norm(input, scale, _xp.zeros(tuple(normalized_shape)) if bias is None else bias, eps)
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    channels = input.shape[1]
+    scale = _xp.ones(channels) if weight is None else weight
+    return _functions.group_norm(input, num_groups, scale, _xp.zeros(channels) if bias is None else bias, eps)
+
+
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
+    eps = _xp.finfo(input.dtype).eps if eps is None else eps
+    y = input * _functions.rsqrt(_xp.mean(input * input, axis=axes, keepdims=True) + eps)
+    return y if weight is None else y * weight
+
+
+def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
+    """Krizhevsky et al. 2012: each channel divided by the squares of `size` channels around it."""
+    low, high = [0] * input.ndim, [0] * input.ndim
+    low[1], high[1] = size // 2, (size - 1) // 2
+    squares, channels = _functions.pad(input * input, low, high), input.shape[1]
+    total = squares[:, :channels]
+    for i in range(1, size):
+        total = total + squares[:, i:i + channels]
+    return input / (k + alpha / size * total) ** beta
+
+
+def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
+    sums = _xp.sum(_xp.abs(input) ** p, axis=dim, keepdims=True)
+    return input / _xp.maximum(_xp.sqrt(sums) if p == 2 else sums ** (1 / p), eps)
+
+
+def dropout(input, p=0.5, training=True, inplace=False):
+    return _functions.dropout(input, p) if training and p else input
+
+
+def _dropped_channels(input, p, training, axes, function):
+    if input.ndim not in (axes + 1, axes + 2):
+        raise ValueError(f"{function}: expected (N, C, ...) with {axes} axes behind the channels, got shape {input.shape}")
+    if not training or not p:
+        return input
+    return input * _functions.dropout(_xp.ones(input.shape[:-axes] + (1,) * axes), p)
+
+
+def dropout1d(input, p=0.5, training=True, inplace=False):
+    """Whole channels of (N, C, L) become zero."""
+    return _dropped_channels(input, p, training, 1, "dropout1d")
+
+
+def dropout2d(input, p=0.5, training=True, inplace=False):
+    """Whole channels of (N, C, H, W) become zero."""
+    return _dropped_channels(input, p, training, 2, "dropout2d")
+
+
+def dropout3d(input, p=0.5, training=True, inplace=False):
+    """Whole channels of (N, C, D, H, W) become zero."""
+    return _dropped_channels(input, p, training, 3, "dropout3d")
+
+
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    if dropout_p or enable_gqa:
+        name = "dropout_p" if dropout_p else "enable_gqa"
+        raise ValueError(f"scaled_dot_product_attention: expected {name} off, got {dropout_p or enable_gqa}")
+    return _functions.attention(query, key, value, is_causal, 0.0 if scale is None else scale, mask=attn_mask)
+
+
+# Grids of samples.
+
+def pad(input, pad, mode="constant", value=None):
+    """(before, after) of the last axis, then of the one before it, as PyTorch's. Negative widths crop in mode "constant"."""
+    if len(pad) % 2 or len(pad) // 2 > input.ndim:
+        raise ValueError(f"pad: expected a pair of widths for each of at most {input.ndim} axes, got {tuple(pad)}")
+    low, high = [0] * input.ndim, [0] * input.ndim
+    for i in range(len(pad) // 2):
+        low[-1 - i], high[-1 - i] = pad[2 * i], pad[2 * i + 1]
+    if mode == "constant":
+        if any(width < 0 for width in low + high):
+            input = input[tuple(slice(max(0, -a), n - max(0, -b)) for a, b, n in zip(low, high, input.shape))]
+            low, high = [max(0, a) for a in low], [max(0, b) for b in high]
+        return _functions.pad(input, low, high, 0 if value is None else value)
+    if mode not in ("reflect", "replicate", "circular"):
+        raise ValueError(f"pad: mode: expected \"constant\", \"reflect\", \"replicate\" or \"circular\", got {mode!r}")
+    for axis, (a, b) in enumerate(zip(low, high)):
+        if a or b:
+            input = _padded(input, axis, a, b, mode)
+    return input
+
+
+def _padded(x, axis, low, high, mode):
+    """One axis continued by its own elements."""
+    count = x.shape[axis]
+    most = {"reflect": count - 1, "circular": count}.get(mode, max(low, high))
+    if min(low, high) < 0 or max(low, high) > most:
+        raise ValueError(f"pad: mode {mode!r}: axis {axis} with {count} elements takes widths from 0 to {most}, got ({low}, {high})")
+
+    def part(start, stop):
+        return x[(*(slice(None),) * axis, slice(start, stop))]
+
+    if mode == "replicate":
+        before, after = [part(0, 1)] * low, [part(count - 1, count)] * high
+    elif mode == "circular":
+        before, after = [part(count - low, count)], [part(0, high)]
+    else:
+        before, after = [_xp.flip(part(1, 1 + low), axis=axis)], [_xp.flip(part(count - 1 - high, count - 1), axis=axis)]
+    return _xp.concat(before * (low > 0) + [x] + after * (high > 0), axis=axis)
+
+
+def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None,
+                antialias=False):
+    """Samples the axes behind (N, C) on another grid; the modes are those of nn.Upsample."""
+    if antialias:
+        raise ValueError("interpolate: expected antialias=False, got True")
+    return _layers.Upsample(size, scale_factor, mode, align_corners)(input)
+
+
+upsample = interpolate
+
+
+def pixel_shuffle(input, upscale_factor):
+    """(N, C r^2, H, W) to (N, C, H r, W r)."""
+    r = upscale_factor
+    *batch, channels, height, width = input.shape
+    if channels % (r * r):
+        raise ValueError(f"pixel_shuffle: expected channels that are a multiple of {r * r}, got shape {input.shape}")
+    n, c = _math.prod(batch), channels // (r * r)
+    y = _xp.permute_dims(_xp.reshape(input, (n, c, r, r, height, width)), (0, 1, 4, 2, 5, 3))
+    return _xp.reshape(y, (*batch, c, height * r, width * r))
+
+
+def pixel_unshuffle(input, downscale_factor):
+    """(N, C, H r, W r) to (N, C r^2, H, W)."""
+    r = downscale_factor
+    *batch, c, height, width = input.shape
+    if height % r or width % r:
+        raise ValueError(f"pixel_unshuffle: expected a height and a width that are multiples of {r}, got shape {input.shape}")
+    n = _math.prod(batch)
+    y = _xp.permute_dims(_xp.reshape(input, (n, c, height // r, r, width // r, r)), (0, 1, 3, 5, 2, 4))
+    return _xp.reshape(y, (*batch, c * r * r, height // r, width // r))
+
+
+def channel_shuffle(input, groups):
+    n, channels, *space = input.shape
+    if channels % groups:
+        raise ValueError(f"channel_shuffle: expected channels that are a multiple of {groups}, got shape {input.shape}")
+    y = _xp.reshape(input, (n, groups, channels // groups, *space))
+    return _xp.reshape(_xp.permute_dims(y, (0, 2, 1, *range(3, 3 + len(space)))), input.shape)
+
+
+def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+    """The windows of (N, C, H, W) as columns: (N, C kh kw, L)."""
+    (kh, kw), (dh, dw), (ph, pw), (sh, sw) = (_tuple(v, 2) for v in (kernel_size, dilation, padding, stride))
+    x = pad(input, (pw, pw, ph, ph))
+    n, c, height, width = x.shape
+    rows, columns = (height - dh * (kh - 1) - 1) // sh + 1, (width - dw * (kw - 1) - 1) // sw + 1
+    if rows < 1 or columns < 1:
+        raise ValueError(f"unfold: expected samples of at least the window {kernel_size}, got shape {input.shape}")
+    parts = [x[:, :, i * dh:i * dh + sh * (rows - 1) + 1:sh, j * dw:j * dw + sw * (columns - 1) + 1:sw]
+             for i in range(kh) for j in range(kw)]
+    return _xp.reshape(_xp.stack(parts, axis=2), (n, c * kh * kw, rows * columns))
+
+
+# Distances.
+
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    norms = [_xp.sqrt(_xp.maximum(_xp.sum(x * x, axis=dim), eps * eps)) for x in (x1, x2)]
+    return _xp.sum(x1 * x2, axis=dim) / (norms[0] * norms[1])
+
+
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    powers = _xp.sum(_xp.abs(x1 - x2 + eps) ** p, axis=-1, keepdims=keepdim)
+    return _xp.sqrt(powers) if p == 2 else powers ** (1 / p)
+
+
+# Losses.
+
+def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+    classes = _xp.isdtype(target.dtype, "integral")
+    return _functions.cross_entropy(input, target, label_smoothing, reduction, ignore_index if classes else None, weight)
+
+
+def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean"):
+    return _functions.nll_loss(input, target, reduction, ignore_index, weight)
+
+
+def mse_loss(input, target, *, reduction="mean"):
+    return _functions.mse_loss(input, target, reduction)
+
+
+def l1_loss(input, target, *, reduction="mean"):
+    return _functions.l1_loss(input, target, reduction)
+
+
+def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
+    return _functions.smooth_l1_loss(input, target, beta, reduction)
+
+
+def huber_loss(input, target, *, reduction="mean", delta=1.0):
+    return _functions.huber_loss(input, target, delta, reduction)
+
+
+def kl_div(input, target, *, reduction="mean", log_target=False):
+    if reduction == "batchmean":
+        return _functions.kl_div(input, target, "sum", log_target) / input.shape[0]
+    return _functions.kl_div(input, target, reduction, log_target)
+
+
+def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="mean", pos_weight=None):
+    return _functions.bce_with_logits(input, target, reduction, weight, pos_weight)
+
+
+@_custom_gradient
+def _cross_entropies(p, target):
+    """Binary cross-entropy with logarithms of at least -100 and finite gradients at 0 and 1, as PyTorch's."""
+    yes, no = (_xp.where(q > 0, _xp.maximum(_xp.log(_xp.where(q > 0, q, 1.0)), -100.0), -100.0) for q in (p, 1 - p))
+    each = -(target * yes + (1 - target) * no)
+    return each, lambda dy: (dy * (p - target) / _xp.maximum(p * (1 - p), 1e-12), dy * (no - yes))
+
+
+def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
+    """Of probabilities from 0 to 1. Of the outputs of a network binary_cross_entropy_with_logits is more exact."""
+    if input.shape != target.shape:
+        raise ValueError(f"binary_cross_entropy: expected targets of shape {input.shape}, got {target.shape}")
+    each = _cross_entropies(input, target)
+    return _reduced(each if weight is None else each * weight, reduction, "binary_cross_entropy")
+
+
+def poisson_nll_loss(input, target, log_input=True, full=False, eps=1e-8, *, reduction="mean"):
+    each = _xp.exp(input) - target * input if log_input else input - target * _xp.log(input + eps)
+    if full:  # Stirling's formula for ln(target!)
+        t = _xp.where(target > 1, target, 2.0)
+        each = each + _xp.where(target > 1, t * _xp.log(t) - t + 0.5 * _xp.log(2 * _math.pi * t), 0.0)
+    return _reduced(each, reduction, "poisson_nll_loss")
+
+
+def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    if not hasattr(var, "shape"):
+        var = _xp.full(input.shape, float(var))
+    elif var.ndim == input.ndim - 1:
+        var = _xp.expand_dims(var, axis=-1)
+    var = var + _functions.stop_gradient(_xp.maximum(var, eps) - var)
+    each = 0.5 * (_xp.log(var) + (input - target) ** 2 / var) + (0.5 * _math.log(2 * _math.pi) if full else 0.0)
+    return _reduced(each, reduction, "gaussian_nll_loss")
+
+
+def soft_margin_loss(input, target, *, reduction="mean"):
+    return _reduced(_layers.Softplus()(-target * input), reduction, "soft_margin_loss")
+
+
+def hinge_embedding_loss(input, target, margin=1.0, *, reduction="mean"):
+    each = _xp.where(target == 1, input, 0.0) + _xp.where(target == -1, _functions.relu(margin - input), 0.0)
+    return _reduced(each, reduction, "hinge_embedding_loss")
+
+
+def margin_ranking_loss(input1, input2, target, margin=0.0, *, reduction="mean"):
+    return _reduced(_functions.relu(-target * (input1 - input2) + margin), reduction, "margin_ranking_loss")
+
+
+def cosine_embedding_loss(input1, input2, target, margin=0.0, *, reduction="mean"):
+    """Of pairs (N, D) with target (N): 1 for equal ones, -1 for different ones."""
+    similarity = cosine_similarity(input1, input2, dim=-1)
+    each = _xp.where(target == 1, 1 - similarity, _functions.relu(similarity - margin))
+    return _reduced(each, reduction, "cosine_embedding_loss")
+
+
+def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False, *, reduction="mean"):
+    near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = _xp.minimum(far, pairwise_distance(positive, negative, p, eps))
+    return _reduced(_functions.relu(margin + near - far), reduction, "triplet_margin_loss")
+
+
+def multilabel_soft_margin_loss(input, target, weight=None, *, reduction="mean"):
+    each = _functions.bce_with_logits(input, target, "none")
+    return _reduced(_xp.mean(each if weight is None else each * weight, axis=-1), reduction, "multilabel_soft_margin_loss")
+
+
+def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, *, reduction="mean"):
+    classes = input.shape[-1]
+    right = _functions.one_hot(target, classes)
+    each = _functions.relu(margin - _xp.sum(input * right, axis=-1, keepdims=True) + input) ** p * (1 - right)
+    each = _xp.sum(each, axis=-1) / classes
+    return _reduced(each if weight is None else each * _xp.take(weight, target), reduction, "multi_margin_loss")

@@ -1,0 +1,153 @@
+"""freight.nn.functional, and the layers and losses made of it, next to PyTorch's."""
+import pickle
+
+import numpy as np
+import pytest
+
+import freight as fr
+import freight.nn.functional as F
+from freight import nn, optim
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(3, 8, 6, 4)).astype("f4")  # (N, C, H, W)
+V, W = RNG.normal(size=(2, 5, 6)).astype("f4")
+P, Q = RNG.uniform(0.01, 0.99, size=(2, 5, 6)).astype("f4")
+SIGNS = np.asarray([1, -1, -1, 1, 1], "f4")
+CLASSES = np.asarray([0, 3, 5, -100, 2])
+PERCLASS = RNG.uniform(0.5, 2, size=6).astype("f4")
+BITS = (RNG.random((5, 6)) < 0.5).astype("f4")
+COUNTS = RNG.integers(0, 6, size=(5, 6)).astype("f4")
+
+
+# A name, and a function of torch.nn or freight.nn and of arrays, of which the first has a gradient.
+CASES = [
+    *[(f"pad_{mode}", lambda nn, x, m=mode: nn.functional.pad(x, (2, 1, 0, 3), mode=m), X) for mode in ("constant", "reflect", "replicate", "circular")],
+    ("pad_crops", lambda nn, x: nn.functional.pad(x, (-1, 2, 1, -2), value=3.0), X),
+    *[(name, lambda nn, x, name=name, s=settings: getattr(nn, name)(*s)(x), X) for name, *settings in [
+        ("ZeroPad2d", 2), ("ConstantPad2d", (1, 0, 2, 1), 7.0), ("ReflectionPad2d", 2), ("ReplicationPad2d", (1, 2, 0, 3)), ("CircularPad2d", (1, 2, 3, 0)),
+        ("PixelShuffle", 2), ("PixelUnshuffle", 2), ("ChannelShuffle", 4), ("Unfold", (3, 2), 1, (1, 0), 2), ("Unfold", 2, 2), ("LocalResponseNorm", 3),
+        ("LocalResponseNorm", 4, 0.1, 0.5, 2.0), ("Softmax2d",), ("UpsamplingNearest2d", None, 2), ("UpsamplingBilinear2d", (9, 7)), ("Dropout2d", 0.0)]],
+    ("interpolate_size", lambda nn, x: nn.functional.interpolate(x, size=(5, 9)), X),
+    ("interpolate_bilinear", lambda nn, x: nn.functional.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False), X),
+    ("rms_norm", lambda nn, x, w: nn.functional.rms_norm(x, (6,), w), V, PERCLASS),
+    ("prelu", lambda nn, x, w: nn.functional.prelu(x, w), X, np.linspace(0.1, 0.8, 8, dtype="f4")),
+    *[(name, lambda nn, x, name=name: getattr(nn.functional, name)(x), V) for name in (
+        "relu6", "silu", "gelu", "elu", "celu", "selu", "leaky_relu", "hardtanh", "hardsigmoid", "hardswish", "hardshrink", "softshrink", "tanhshrink",
+        "softplus", "softsign", "mish", "sigmoid", "logsigmoid", "tanh", "glu")],
+    ("softmin", lambda nn, x: nn.functional.softmin(x, dim=1), V),
+    ("softplus_beta", lambda nn, x: nn.functional.softplus(x, 2.0, 1.0), V),
+    ("cosine_similarity", lambda nn, x, y: nn.CosineSimilarity()(x, y), V, W),
+    ("pairwise_distance", lambda nn, x, y: nn.PairwiseDistance()(x, y), V, W),
+    ("pairwise_distance_1", lambda nn, x, y: nn.functional.pairwise_distance(x, y, 1.0, keepdim=True), V, W),
+    ("CrossEntropyLoss", lambda nn, x, y: nn.CrossEntropyLoss()(x, y), V, CLASSES),
+    ("CrossEntropyLoss_weight", lambda nn, x, y, w: nn.functional.cross_entropy(x, y, w, label_smoothing=0.1), V, CLASSES, PERCLASS),
+    ("CrossEntropyLoss_shares", lambda nn, x, y: nn.CrossEntropyLoss()(x, y), V, P),
+    ("NLLLoss", lambda nn, x, y: nn.NLLLoss(reduction="sum")(nn.functional.log_softmax(x, dim=1), y), V, CLASSES),
+    *[(f"{name}_{reduction}", lambda nn, x, y, name=name, r=reduction: getattr(nn, name)(reduction=r)(x, y), V, W)
+      for name in ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss") for reduction in ("none", "mean", "sum")],
+    *[(f"KLDivLoss_{r}", lambda nn, x, y, r=r: nn.KLDivLoss(reduction=r)(x, y), V, P) for r in ("batchmean", "sum", "mean")],
+    *[(f"BCELoss_{r}", lambda nn, x, y, r=r: nn.BCELoss(reduction=r)(x, y), P, Q) for r in ("none", "mean", "sum")],
+    ("BCELoss_weight", lambda nn, x, y, w: nn.functional.binary_cross_entropy(x, y, w), P, BITS, PERCLASS),
+    ("BCELoss_edges", lambda nn, x, y: nn.BCELoss()(x, y), np.asarray([0, 1, 1e-30, 1], "f4"), np.asarray([0, 1, 1, 0], "f4")),
+    ("BCEWithLogitsLoss", lambda nn, x, y, w: nn.functional.binary_cross_entropy_with_logits(x, y, pos_weight=w), V, BITS, PERCLASS),
+    ("PoissonNLLLoss", lambda nn, x, y: nn.PoissonNLLLoss(full=True)(x, y), V, COUNTS),
+    ("PoissonNLLLoss_rates", lambda nn, x, y: nn.PoissonNLLLoss(log_input=False)(x, y), P, COUNTS),
+    ("GaussianNLLLoss", lambda nn, x, y, v: nn.GaussianNLLLoss(full=True)(x, y, v), V, W, P),
+    ("SoftMarginLoss", lambda nn, x, y: nn.SoftMarginLoss()(x, y), V, 2 * BITS - 1),
+    ("HingeEmbeddingLoss", lambda nn, x, y: nn.HingeEmbeddingLoss()(x, y), V, 2 * BITS - 1),
+    ("MarginRankingLoss", lambda nn, x, y, t: nn.MarginRankingLoss(0.3)(x, y, t), V[:, 0], W[:, 0], SIGNS),
+    ("CosineEmbeddingLoss", lambda nn, x, y, t: nn.CosineEmbeddingLoss(0.2)(x, y, t), V, W, SIGNS),
+    ("TripletMarginLoss", lambda nn, x, y, z: nn.TripletMarginLoss(swap=True)(x, y, z), V, W, P),
+    ("MultiLabelSoftMarginLoss", lambda nn, x, y: nn.MultiLabelSoftMarginLoss()(x, y), V, BITS),
+    ("MultiMarginLoss", lambda nn, x, y: nn.MultiMarginLoss(p=2)(x, y), V, np.abs(CLASSES % 6)),
+]
+
+
+@pytest.mark.parametrize("name, function, arrays", [(name, function, arrays) for name, function, *arrays in CASES])
+def test_values_and_gradients_are_pytorchs(name, function, arrays):
+    torch = pytest.importorskip("torch")
+    theirs = [torch.tensor(a) for a in arrays]
+    theirs[0].requires_grad_(True)
+    y = function(torch.nn, *theirs)
+    seed = np.random.default_rng(1).normal(size=y.shape).astype("f4")
+    (y * torch.tensor(seed)).sum().backward()
+    ours = [fr.asarray(a) for a in arrays]
+    np.testing.assert_allclose(np.asarray(function(nn, *ours)), y.detach().numpy(), rtol=2e-5, atol=1e-5)
+    slope = fr.grad(lambda x: fr.sum(function(nn, x, *ours[1:]) * fr.asarray(seed)))(ours[0])
+    np.testing.assert_allclose(np.asarray(slope), theirs[0].grad.numpy(), rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_ctc_is_pytorchs(reduction):
+    torch = pytest.importorskip("torch")
+    logits = RNG.normal(size=(12, 4, 5)).astype("f4")
+    targets = np.asarray([[1, 2, 2, 4], [3, 3, 3, 0], [1, 0, 0, 0], [4, 3, 2, 1]])
+    inputs, lengths = np.asarray([12, 9, 5, 10]), np.asarray([4, 3, 1, 4])
+    theirs = torch.tensor(logits, requires_grad=True)
+    expected = torch.nn.CTCLoss(reduction=reduction)(theirs.log_softmax(2), torch.tensor(targets), torch.tensor(inputs), torch.tensor(lengths))
+    expected.sum().backward()
+
+    def loss(x):
+        return nn.CTCLoss(reduction=reduction)(F.log_softmax(x, 2), fr.asarray(targets), fr.asarray(inputs), fr.asarray(lengths))
+
+    np.testing.assert_allclose(np.asarray(loss(fr.asarray(logits))), expected.detach().numpy(), rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(fr.grad(lambda x: fr.sum(loss(x)))(fr.asarray(logits))), theirs.grad.numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_ctc_of_impossible_targets_is_infinite_or_zero():
+    x = fr.log_softmax(fr.zeros((2, 1, 3)), 2)  # two steps cannot have two equal classes, which need a blank in between
+    values = [fr.sum(nn.CTCLoss(zero_infinity=z)(x, fr.asarray([[1, 1]]), fr.asarray([2]), fr.asarray([2]))).item() for z in (False, True)]
+    assert values == [np.inf, 0]
+
+
+def test_dropout_of_channels_drops_whole_channels_in_training_alone():
+    layer, x = nn.Dropout2d(0.5), fr.ones((16, 32, 3, 3))
+    y = np.asarray(layer(x))
+    kept = y[:, :, 0, 0] != 0
+    assert (y == np.where(kept, 2.0, 0.0)[:, :, None, None]).all() and 150 < kept.sum() < 360
+    assert np.asarray(layer.eval()(x)).tolist() == np.asarray(x).tolist()
+    with pytest.raises(ValueError, match="dropout2d: expected .N, C, .... with 2 axes behind the channels, got shape .3,."):
+        layer.train()(fr.ones(3))
+
+
+def test_errors_name_the_function_and_the_setting():
+    x = fr.ones((1, 4, 3, 3))
+    for call, message in [
+            (lambda: F.pad(x, (3, 0), mode="reflect"), "axis 3 with 3 elements takes widths from 0 to 2, got .3, 0."),
+            (lambda: F.pad(x, (1,)), "pad: expected a pair of widths for each of at most 4 axes"),
+            (lambda: F.pad(x, (1, 1), mode="wrap"), "pad: mode: expected"),
+            (lambda: nn.ReflectionPad2d((1, 2))(x), "ReflectionPad2d: padding: expected a width or 4 of them, got .1, 2."),
+            (lambda: F.pixel_shuffle(x, 3), "pixel_shuffle: expected channels that are a multiple of 9, got shape .1, 4, 3, 3."),
+            (lambda: nn.BCELoss()(fr.ones(3), fr.ones((3, 1))), "binary_cross_entropy: expected targets of shape .3,., got .3, 1."),
+            (lambda: nn.SoftMarginLoss(reduction="average")(x, x), "soft_margin_loss: reduction: expected .none., .mean. or .sum., got .average."),
+            (lambda: F.ctc_loss(x[0], fr.ones(3), 1, 1), "ctc_loss: expected log_probs .T, N, C. and targets .N, S.")]:
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_layers_of_functions_train_pickle_and_print_like_others():
+    net = nn.Sequential(nn.ReflectionPad2d(1), nn.Conv2d(1, 8, 3), nn.PixelShuffle(2), nn.Dropout2d(0.1), nn.Flatten(), nn.Linear(128, 1), nn.Sigmoid())
+    assert "(2): PixelShuffle(upscale_factor=2)" in repr(net) and "ReflectionPad2d(1)" in repr(net)
+    x, y = fr.random.normal((8, 1, 4, 4)), fr.asarray([0.0, 1.0] * 4)
+    optimizer = optim.Adam(net, lr=0.01)
+    loss_of = nn.BCELoss()
+
+    @fr.jit
+    def step(x, y):
+        loss, grads = fr.value_and_grad(lambda net, x, y: loss_of(net(x)[:, 0], y))(net, x, y)
+        optimizer.update(grads)
+        return loss
+
+    losses = [step(x, y).item() for _ in range(30)]
+    assert losses[-1] < losses[0] / 2
+    again = pickle.loads(pickle.dumps(net)).eval()
+    np.testing.assert_array_equal(np.asarray(again(x)), np.asarray(net.eval()(x)))
+    history = net.fit(x, np.asarray(y)[:, None], loss=nn.BCELoss(), epochs=2, verbose=0)
+    assert history.ended == "complete" and net.predict(x).shape == (8, 1)
+
+
+def test_from_torch_knows_them():
+    torch = pytest.importorskip("torch")
+    theirs = torch.nn.Sequential(torch.nn.ReflectionPad2d(1), torch.nn.Conv2d(8, 16, 3), torch.nn.PixelShuffle(2), torch.nn.LocalResponseNorm(2),
+                                 torch.nn.ConstantPad2d((1, 0, 0, 2), 3.0), torch.nn.Dropout2d(0.3), torch.nn.UpsamplingNearest2d(scale_factor=2)).eval()
+    np.testing.assert_allclose(np.asarray(fr.from_torch(theirs)(fr.asarray(X))), theirs(torch.tensor(X)).detach().numpy(), rtol=1e-4, atol=1e-5)
