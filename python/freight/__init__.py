@@ -3,6 +3,7 @@
 Functions and semantics are those of the array API standard (2025.12); `freight.xp` has the standard's names alone.
 """
 from . import _load  # noqa: F401  (the extension module, before what uses it)
+from . import _hints
 from . import _methods  # noqa: F401  (methods of Array)
 from . import fft, linalg, random, xp  # noqa: F401
 from ._array_api import *  # noqa: F401,F403
@@ -16,6 +17,7 @@ from ._print import get_printoptions, set_printoptions  # noqa: F401
 from ._settings import set_threads, show_config  # noqa: F401
 from ._transforms import Jit, Plan, autocast, custom_gradient, grad, jit, plan, value_and_grad  # noqa: F401
 from ._version import __version__  # noqa: F401
+from ._unique import unique  # noqa: F401
 from .linalg import LinAlgError, cross, det, diagonal, inv, outer, qr, solve, svd, trace  # noqa: F401
 
 _LAZY = {"nn": "nn", "optim": "optim", "callbacks": "callbacks", "distributed": "distributed", "models": "models", "load": "_fit", "History": "_fit",
@@ -27,6 +29,6 @@ def __getattr__(name):
     import importlib
 
     if name not in _LAZY:
-        raise AttributeError(f"module 'freight' has no attribute {name!r}")
+        raise _hints.missing("module 'freight'", name, _hints.PACKAGE)
     module = importlib.import_module(f".{_LAZY[name]}", __name__)
     return module if name == _LAZY[name] else getattr(module, name)

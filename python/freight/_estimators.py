@@ -19,7 +19,7 @@ except ImportError as error:
     raise type(error)(f"FreightClassifier and FreightRegressor need scikit-learn 1.6 or newer: pip install scikit-learn ({error})",
                       name=error.name) from error
 
-from . import _core, _estimators_module
+from . import _core, _estimators_module, _hints
 from ._tables import as_counts, is_frame, is_pandas, table_of
 
 
@@ -64,6 +64,8 @@ def _with_parameters(cls):
     signature = inspect.Signature(own + [inspect.Parameter(n, kind, default=v) for n, v in others.items()])
 
     def __init__(self, *arguments, **keywords):
+        for name in keywords.keys() - signature.parameters.keys():
+            raise _hints.unknown_setting(cls.__name__, name, signature.parameters)
         bound = signature.bind(self, *arguments, **keywords)
         bound.apply_defaults()
         for name, value in list(bound.arguments.items())[1:]:

@@ -1,7 +1,7 @@
 """Optimizers over those of the library; freight.optim has one class for each. Schedules of learning rates."""
 import math
 
-from . import _core, distributed
+from . import _core, _hints, distributed
 from ._core import Array
 from ._module import Module, Parameter, _recording
 from ._transforms import _flatten
@@ -61,6 +61,9 @@ class Optimizer:
         self._optimizer.apply([next(given) if p.requires_grad else None for p in self._parameters])
         if not _recording():
             _core.evaluate_pending()
+
+    def __getattr__(self, name):
+        raise _hints.missing(type(self).__name__, name, _hints.OPTIMIZER)
 
     @property
     def lr(self):
