@@ -265,20 +265,27 @@ def _request(model, x, y, *, loss, metric=None, classes=None):
     return request
 
 
-def _weights(sample_weight, class_weight, y, count):
-    """A weight per sample."""
+def _weights(sample_weight, class_weight, y, classes, outputs):
+    """A weight per sample. `classes` are names, or None; y of classes has `outputs` numbers as outputs of the model."""
+    count = y.shape[0]
     w = xp.ones(count) if sample_weight is None else xp.astype(xp.asarray(sample_weight), xp.float32, copy=False)
     if w.shape != (count,):
         raise ValueError(f"fit: sample_weight: expected one weight per sample, ({count},), got shape {w.shape}")
     if not bool(xp.all(isfinite(w) & (w >= 0))):
         raise ValueError("fit: sample_weight: expected finite weights that are not negative")
     if class_weight is not None:
-        classes = int(xp.max(y)) + 1
+        if y.dtype != xp.int64:
+            raise ValueError(f"fit: class_weight: expected a class per sample, got y {y.dtype}{list(y.shape)}")
         if class_weight == "balanced":
-            counts = [int(xp.sum(y == c)) for c in range(classes)]
-            by_class = [count / (classes * max(n, 1)) for n in counts]
+            counts = [int(xp.sum(y == c)) for c in range(int(xp.max(y)) + 1)]
+            by_class = [count / (len(counts) * max(n, 1)) for n in counts]
         else:
-            by_class = [float(class_weight.get(c, class_weight.get(str(c), 1.0))) for c in range(classes)]
+            names = classes or [str(c) for c in range(outputs)]
+            factors = {str(c): float(factor) for c, factor in class_weight.items()}
+            unknown = [c for c in factors if c not in names]
+            if unknown:
+                raise ValueError(f"fit: class_weight: unknown class {unknown[0]!r}; the data has {', '.join(names)}")
+            by_class = [factors.get(name, 1.0) for name in names]
         w = w * xp.take(xp.asarray(by_class), y)
     return w
 
@@ -332,8 +339,9 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
         _need_none(path, y=y, validation_data=validation_data, sample_weight=sample_weight)
         x, y, tokens, classes = _no_samples(model, input_shape), xp.zeros((0,), dtype=xp.int64), False, None
     elif batches:
-        if resume or sample_weight is not None:
-            raise ValueError(f"fit: {'resume' if resume else 'sample_weight'} is for arrays: the batches of x may differ each time")
+        for given, value in {"resume": resume or None, "sample_weight": sample_weight, "class_weight": class_weight}.items():
+            if value is not None:
+                raise ValueError(f"fit: {given} is for arrays: the batches of x may differ each time")
         x, y, tokens, classes, batch_size = batches.x, batches.y, batches.tokens, None, batches.size
     else:
         if y is None:
@@ -376,13 +384,18 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
     if sample_weight is not None or (class_weight is not None and request["feeds"]):
         if y.dtype == xp.int64:
             request["outputs"] = _core.output_shape(model._node(), request)[-1]
-        weights = _weights(sample_weight, class_weight, y, y.shape[0])
+        weights = _weights(sample_weight, class_weight, y, classes, request.get("outputs"))
         _weighted(request, weights, loss)
     elif class_weight is not None:
         settings["class_weight"] = class_weight if isinstance(class_weight, str) else json.dumps(
             {str(k): float(v) for k, v in class_weight.items()})
     if isinstance(metric, str) and metric != "auto":
         settings["metric"] = metric
+    if isinstance(settings.get("lr"), (int, float)) and settings["lr"] < 0:  # the command's default is -1
+        raise ValueError(f"fit: lr: expected a rate that is not negative, got {settings['lr']}")
+    if not any(p.requires_grad for p in model.parameters()):
+        raise ValueError(f"fit: {_name_of(model)} has no parameters to train: a list of modules must be an nn.ModuleList, and "
+                         "requires_grad_(True) ends what requires_grad_(False) has frozen")
     if request["loss"] == "multilabel":
         settings["task"] = "multilabel"
     if resume:

@@ -153,6 +153,26 @@ def test_class_weights_prefer_a_class():
     fit(made(), class_weight="balanced")
 
 
+def test_class_weights_by_name_count_beside_sample_weights():
+    names, ones = [f"class {c}" for c in Y], np.ones(600)
+    by_number = fit(made(), class_weight={2: 50.0}, sample_weight=ones)
+    by_name = made().fit(X, names, class_weight={"class 2": 50.0}, sample_weight=ones, epochs=3, lr=0.1, verbose=0)
+    assert by_name.history["loss"] == by_number.history["loss"]
+    with pytest.raises(ValueError, match="class_weight: unknown class 'class 9'; the data has class 0, class 1, class 2"):
+        made().fit(X, names, class_weight={"class 9": 2.0}, sample_weight=ones, verbose=0)
+    with pytest.raises(ValueError, match="class_weight: expected a class per sample, got y float32.600, 3."):
+        made().fit(X, np.zeros((600, 3)), class_weight="balanced", sample_weight=ones, verbose=0)
+
+
+def test_settings_that_cannot_count_are_refused():
+    with pytest.raises(ValueError, match="class_weight is for arrays"):
+        made().fit(iter([(X[:50], Y[:50])]), steps_per_epoch=1, class_weight="balanced", verbose=0)
+    with pytest.raises(ValueError, match="lr: expected a rate that is not negative, got -0.1"):
+        fit(made(), lr=-0.1)
+    with pytest.raises(ValueError, match="fit: Net has no parameters to train: a list of modules must be an nn.ModuleList"):
+        fit(made().requires_grad_(False))
+
+
 def test_accumulated_gradients_equal_those_of_the_batch():
     whole, parts = made(chain), made(chain)
     fit(whole)

@@ -43,6 +43,8 @@ def silu(input, inplace=False):
 
 
 def gelu(input, approximate="none"):
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"gelu: approximate: expected \"none\" or \"tanh\", got {approximate!r}")
     return _functions.gelu(input, "tanh" if approximate == "tanh" else "erf")
 
 
@@ -148,7 +150,12 @@ def linear(input, weight, bias=None):
 
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
     _refuse("embedding", sparse=(sparse, False))
-    return _functions.embedding(input, weight, -1 if padding_idx is None else padding_idx, max_norm, norm_type, scale_grad_by_freq)
+    rows, padded = weight.shape[0], -1  # the row without a gradient; -1: none
+    if padding_idx is not None:
+        if not -rows <= padding_idx < rows:
+            raise ValueError(f"embedding: padding_idx: expected a row from {-rows} to {rows - 1}, got {padding_idx}")
+        padded = padding_idx % rows
+    return _functions.embedding(input, weight, padded, max_norm, norm_type, scale_grad_by_freq)
 
 
 def one_hot(tensor, num_classes):
@@ -158,12 +165,23 @@ def one_hot(tensor, num_classes):
     return _functions.one_hot(tensor, num_classes, _core.int64)
 
 
+def _convolved(convolution, axes, input, weight, bias, stride, padding, dilation, groups):
+    """`padding` may be "valid", none, or "same", which keeps the sizes; an odd width has its larger half at the end."""
+    if padding == "same":
+        if any(n != 1 for n in _tuple(stride, axes)):
+            raise ValueError(f"{convolution.__name__}: padding \"same\" keeps the sizes: expected stride 1, got {stride!r}")
+        widths = [d * (k - 1) for d, k in zip(_tuple(dilation, axes), weight.shape[2:])]
+        input = pad(input, [half for w in reversed(widths) for half in (w // 2, w - w // 2)])
+    padding = 0 if padding in ("same", "valid") else padding
+    return convolution(input, weight, bias, stride, padding, dilation, groups)
+
+
 def conv1d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    return _functions.conv1d(input, weight, bias, stride, padding, dilation, groups)
+    return _convolved(_functions.conv1d, 1, input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    return _functions.conv2d(input, weight, bias, stride, padding, dilation, groups)
+    return _convolved(_functions.conv2d, 2, input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
@@ -171,22 +189,34 @@ def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_paddi
     return y if bias is None else y + _xp.reshape(bias, (-1, 1, 1))
 
 
+def _stride(function, stride):
+    """The stride as the library's pools take it: None, or none at all, is the window."""
+    if stride in (None, (), []):
+        return 0
+    if min(_tuple(stride, 1)) < 1:
+        raise ValueError(f"{function}: stride: expected numbers of at least 1, got {stride!r}")
+    return stride
+
+
 def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
     pool = _functions.max_pool1d_with_indices if return_indices else _functions.max_pool1d
-    return pool(input, kernel_size, stride or 0, padding, ceil_mode, True, dilation)
+    return pool(input, kernel_size, _stride("max_pool1d", stride), padding, ceil_mode, True, dilation)
 
 
 def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
     pool = _functions.max_pool2d_with_indices if return_indices else _functions.max_pool2d
-    return pool(input, kernel_size, stride or 0, padding, ceil_mode, True, dilation)
+    return pool(input, kernel_size, _stride("max_pool2d", stride), padding, ceil_mode, True, dilation)
 
 
 def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
-    return _functions.avg_pool1d(input, kernel_size, stride or 0, padding, ceil_mode, count_include_pad)
+    return _functions.avg_pool1d(input, kernel_size, _stride("avg_pool1d", stride), padding, ceil_mode, count_include_pad)
 
 
 def avg_pool2d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
-    return _functions.avg_pool2d(input, kernel_size, stride or 0, padding, ceil_mode, count_include_pad, 1, divisor_override or 0)
+    if divisor_override == 0:
+        raise ValueError("avg_pool2d: divisor_override: expected a number other than 0, or None, got 0")
+    return _functions.avg_pool2d(input, kernel_size, _stride("avg_pool2d", stride), padding, ceil_mode, count_include_pad, 1,
+                                 divisor_override or 0)
 
 
 def adaptive_avg_pool1d(input, output_size):
@@ -239,8 +269,7 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
     if out is not None:
         raise ValueError("normalize: expected out=None, got an array: the result is returned")
-    sums = _xp.sum(_xp.abs(input) ** p, axis=dim, keepdims=True)
-    return input / _xp.maximum(_xp.sqrt(sums) if p == 2 else sums ** (1 / p), eps)
+    return input / _xp.maximum(_norm(input, p, dim, True), eps)
 
 
 def dropout(input, p=0.5, training=True, inplace=False):
@@ -272,7 +301,11 @@ def dropout3d(input, p=0.5, training=True, inplace=False):
 
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     _refuse("scaled_dot_product_attention", dropout_p=(dropout_p, 0.0), enable_gqa=(enable_gqa, False))
-    return _functions.attention(query, key, value, is_causal, 0.0 if scale is None else scale, mask=attn_mask)
+    if scale == 0:  # the library's 0 is 1 / sqrt(D)
+        query, scale = query * 0, 1.0
+    heads = [_xp.reshape(x, (1,) * (4 - x.ndim) + x.shape) if x.ndim < 4 else x for x in (query, key, value)]
+    y = _functions.attention(*heads, is_causal, 0.0 if scale is None else scale, mask=attn_mask)
+    return _xp.reshape(y, y.shape[4 - query.ndim:]) if query.ndim < 4 else y
 
 
 # Grids of samples.
@@ -360,6 +393,10 @@ def channel_shuffle(input, groups):
 def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     """The windows of (N, C, H, W) as columns: (N, C kh kw, L)."""
     (kh, kw), (dh, dw), (ph, pw), (sh, sw) = (_tuple(v, 2) for v in (kernel_size, dilation, padding, stride))
+    if input.ndim == 3:
+        return unfold(input[None], kernel_size, dilation, padding, stride)[0]
+    if input.ndim != 4:
+        raise ValueError(f"unfold: expected (N, C, H, W) or (C, H, W), got shape {input.shape}")
     x = pad(input, (pw, pw, ph, ph))
     n, c, height, width = x.shape
     rows, columns = (height - dh * (kh - 1) - 1) // sh + 1, (width - dw * (kw - 1) - 1) // sw + 1
@@ -372,14 +409,27 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
 
 # Distances.
 
+def _norm(x, p, axis, keepdims):
+    """The p-norm. Its gradient at 0, where it has none for p > 1, is 0, as PyTorch's."""
+    x = _xp.abs(x)
+    if p == _math.inf:
+        return _xp.max(x, axis=axis, keepdims=keepdims)
+    if p == 0:
+        return _xp.astype(_xp.count_nonzero(x, axis=axis, keepdims=keepdims), x.dtype)
+    if p == 1:
+        return _xp.sum(x, axis=axis, keepdims=keepdims)
+    sums = _xp.sum(x ** p, axis=axis, keepdims=keepdims)
+    some = _xp.where(sums > 0, sums, 1.0)
+    return _xp.where(sums > 0, _xp.sqrt(some) if p == 2 else some ** (1 / p), 0.0)
+
+
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     norms = [_xp.sqrt(_xp.maximum(_xp.sum(x * x, axis=dim), eps * eps)) for x in (x1, x2)]
     return _xp.sum(x1 * x2, axis=dim) / (norms[0] * norms[1])
 
 
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
-    powers = _xp.sum(_xp.abs(x1 - x2 + eps) ** p, axis=-1, keepdims=keepdim)
-    return _xp.sqrt(powers) if p == 2 else powers ** (1 / p)
+    return _norm(x1 - x2 + eps, p, -1, keepdim)
 
 
 # Losses.
