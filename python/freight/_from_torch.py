@@ -20,6 +20,8 @@ def from_torch(module):
     """The torch module with its weights, modes and frozen parameters, and the names of its state_dict. A class with a forward of
     its own is traced by torch.fx, in training and in evaluation: its parameters without a default are the inputs, the others
     keep their defaults. Branches on the values of tensors are refused, and `x += y` counts as x = x + y."""
+    if isinstance(module, type) or not hasattr(module, "named_parameters"):
+        raise TypeError(f"from_torch: expected a torch.nn.Module, got {type(module).__name__}")
     converted = _Conversion(module).root
     names = {name for name, _, _ in converted._node().state()}
     unusual = {name for name, value in module.state_dict().items() if not value.is_floating_point()}

@@ -23,7 +23,8 @@ def _add_pandas_column(table, name, column):
     if hasattr(dtype, "categories"):
         table.add_codes(name, column.cat.codes.to_numpy().astype("int64"), [str(c) for c in dtype.categories])
     elif not isinstance(dtype, numpy.dtype) and getattr(dtype, "kind", "O") in "iuf" and not hasattr(dtype, "pyarrow_dtype"):
-        _add_pandas_column(table, name, column.astype("float64") if column.abs().max() <= EXACT else column.astype(object))
+        exact = dtype.kind == "f" or column.isna().all() or column.abs().max() <= EXACT
+        _add_pandas_column(table, name, column.astype("float64" if exact else object))
     elif dtype.kind in "iu" and len(column) and max(int(column.max()), -int(column.min())) > EXACT:
         table.add_texts(name, [str(v) for v in column.tolist()])
     elif isinstance(dtype, numpy.dtype) and dtype.kind in "iuf":

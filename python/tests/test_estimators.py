@@ -381,6 +381,18 @@ def test_big_integers_decimals_and_zones(tmp_path):
         FreightRegressor("linear").fit(arrow.table({"x": [[1], [2, 3]]}), [1.0, 2.0])
 
 
+@pytest.mark.parametrize("values, dtype, plain", [
+    ([1, None, 3], "Int64", [1, numpy.nan, 3]), ([1e20, 2e20, None], "Float64", [1e20, 2e20, numpy.nan])])
+def test_nullable_columns_of_pandas_are_numbers(values, dtype, plain):
+    pandas = pytest.importorskip("pandas")
+    y = numpy.arange(60.0)
+    ours, floats = pandas.DataFrame({"a": pandas.array(values * 20, dtype=dtype)}), pandas.DataFrame({"a": plain * 20})
+    fitted = FreightRegressor("linear").fit(ours, y)
+    assert content(fitted.model_bytes_) == content(FreightRegressor("linear").fit(floats, y).model_bytes_)
+    missing = ours[ours["a"].isna()]  # a column without a value
+    assert (fitted.predict(missing) == fitted.predict(floats[floats["a"].isna()])).all()
+
+
 def test_without_scikit_learn_the_estimators_say_what_is_missing():
     program = "import sys; sys.modules['sklearn'] = None; import freight; freight.ones(1)\ntry: freight.FreightClassifier\nexcept ImportError as e: print(e)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

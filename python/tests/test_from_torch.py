@@ -336,6 +336,7 @@ BAD = [
     (lambda: T.MaxPool2d(2, return_indices=True), ValueError, "expected return_indices=False, got True"),
     (lambda: T.Upsample(scale_factor=2, recompute_scale_factor=True), ValueError, "expected recompute_scale_factor=None, got True"),
     (lambda: T.Upsample(scale_factor=(2.0, 3.0)), TypeError, "Upsample, factor: expected a number"),
+    (lambda: Own, TypeError, "from_torch: expected a torch.nn.Module, got type"),
 ]
 
 
