@@ -54,8 +54,9 @@ NONE = {("MaxPool1d", "stride"): 0, ("AvgPool1d", "stride"): 0, ("MaxPool2d", "s
         ("Upsample", "align_corners"): False, ("Embedding", "padding_idx"): -1,
         ("EmbeddingBag", "padding_idx"): -1, ("MultiheadAttention", "key_width"): 0, ("MultiheadAttention", "value_width"): 0,
         ("RMSNorm", "eps"): 1.1920928955078125e-07}
-# Settings of Python that are words: the values of the library's declaration that mean the same.
+# Settings of Python that are words, or None for one of several numbers: the values of the library's declaration that mean the same.
 WORDS = {("Conv1d", "padding"): {"same": -1, "valid": 0}, ("Conv2d", "padding"): {"same": -1, "valid": 0}}
+WORDS |= {(f"Adaptive{kind}Pool{n}d", "output"): {None: 0} for kind in ("Avg", "Max") for n in (1, 2)}
 # Layers whose calls take and return more than arrays: their classes are in freight/_module.py.
 BASES = {"LSTM": "RecurrentLayer", "GRU": "RecurrentLayer", "MultiheadAttention": "AttentionLayer"}
 WRITTEN = ("Sequential",)  # by hand, in freight/_module.py
@@ -97,6 +98,8 @@ def stub_type(layer, f):
         return "Literal[" + ", ".join(repr(c) for c in f["choices"]) + "]"
     optional = not f["required"] and default_of(layer, f) == "None"
     words = WORDS.get((layer["name"], f["key"]))
+    if words and None in words:
+        return "int | Sequence[int | None] | None"
     return (f"Literal[{', '.join(repr(w) for w in words)}] | " if words else "") + TYPES[f["kind"]] + (" | None" if optional else "")
 
 
@@ -152,7 +155,7 @@ def write(core, package, write_stub, stubs):
         lines += ["", f"    _type = {t['name']!r}", f"    _keys: dict[str, str] = {({name: f['key'] for name, f, _ in parameters})!r}",
                   f"    _usual: dict[str, object] = {usual!r}", f"    _containers: dict[str, str] = {containers!r}"]
         words = {key: values for (name, key), values in WORDS.items() if name == t["name"]}
-        lines += [f"    _words: dict[str, dict[str, int]] = {words!r}"] if words else []
+        lines += [f"    _words: dict[str, dict[str | None, int]] = {words!r}"] if words else []
         lines += ["", f"    def __init__({signature(t, lambda n, f: n if f['required'] else f'{n}={default_of(t, f)}')}):",
                   "        self._make(locals())", ""]
         stub.append(f"class {t['name']}({BASES.get(t['name'], 'Layer')}):")

@@ -9,6 +9,7 @@ import threading
 
 from . import _array_api as xp
 from . import _core, _display, _hints
+from ._nested import replaced
 from ._transforms import _as_leaves, _flatten, _state, _unflatten
 
 
@@ -536,7 +537,7 @@ class Layer(Module):
     _keys: dict[str, str] = {}  # the name of a setting in Python -> in the declaration
     _usual: dict[str, object] = {}
     _containers: dict[str, str] = {}  # settings that are a layer, or layers
-    _words: dict[str, dict[str, int]] = {}  # settings that may be words, and the values of these in the declaration
+    _words: dict[str, dict[str | None, int]] = {}  # settings that may be words or None, and their values in the declaration
 
     def _make(self, given):
         Module.__init__(self)
@@ -556,11 +557,8 @@ class Layer(Module):
                 own["_settings"][key] = list(parts)
             else:
                 own[name] = value
-                words = self._words.get(key, {})
-                if isinstance(value, str) and words:
-                    if value not in words:
-                        raise ValueError(f"{self._type}, {name}: expected numbers or one of {', '.join(words)}, got {value}")
-                    value = words[value]
+                if key in self._words:
+                    value = replaced(value, self._words[key], f"{self._type}, {name}")
                 if value is not None:
                     own["_settings"][key] = value
         if not self._modules:

@@ -1,4 +1,4 @@
-"""Nested lists of numbers as a flat list."""
+"""Lists of numbers: nested ones as a flat list, and words among them as numbers."""
 from itertools import chain
 
 
@@ -15,3 +15,12 @@ def flattened(obj):
             raise ValueError("an array has at most 64 axes")
         level = list(chain.from_iterable(level))
     return level, shape
+
+
+def replaced(value, numbers, what):
+    """A number, or several, in which those words stand for numbers; ValueError at another word."""
+    if isinstance(value, (tuple, list)):
+        return tuple(replaced(v, numbers, what) for v in value)
+    if isinstance(value, str) and value not in numbers:
+        raise ValueError(f"{what}: expected numbers or one of {', '.join(map(str, numbers))}, got {value}")
+    return numbers.get(value) if value is None or isinstance(value, str) else value

@@ -12,7 +12,7 @@ from .nn import functional
 # Parameters that must have this value, by function: Freight has nothing for the others.
 FIXED: dict[str, dict[str, Any]] = {
     "adaptive_max_pool1d": {"return_indices": False}, "adaptive_max_pool2d": {"return_indices": False},
-    "embedding": {"max_norm": None, "scale_grad_by_freq": False, "sparse": False},
+    "embedding": {"sparse": False},
     "interpolate": {"recompute_scale_factor": None, "antialias": False},
     "scaled_dot_product_attention": {"dropout_p": 0.0, "enable_gqa": False}, "normalize": {"out": None},
 }

@@ -118,6 +118,54 @@ def test_sorting_puts_nan_last_and_is_stable():
     assert f.argmax(x).item() == 1
 
 
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int64", "uint8", "bool", "complex64"])
+def test_unique_is_that_of_numpy(axis, dtype):
+    np = pytest.importorskip("numpy")
+    x = np.random.default_rng(0).integers(0, 2, (7, 3, 2)).astype(dtype)
+    expected = np.unique(x, True, True, True, axis)
+    got = f.unique(f.asarray(x), return_index=True, return_inverse=True, return_counts=True, axis=axis)
+    assert got[0].dtype == f.asarray(x).dtype and all(y.dtype == f.int64 for y in got[1:])
+    for ours, theirs in zip(got, expected):
+        np.testing.assert_array_equal(ours.numpy().reshape(-1), theirs.reshape(-1))
+    assert got[0].shape == expected[0].shape
+    np.testing.assert_array_equal(f.unique(f.asarray(x), axis=axis).numpy(), expected[0])
+
+
+def test_unique_of_slices_has_a_gradient_and_is_refused_where_it_cannot_be():
+    x = f.asarray([[2.0, 1.0], [2.0, 1.0], [0.0, 3.0]])
+    assert f.grad(lambda x: f.sum(f.unique(x, axis=0) ** 2))(x).tolist() == [[4, 2], [0, 0], [0, 6]]
+    with pytest.raises(IndexError, match="axis 2 is out of bounds"):
+        f.unique(x, axis=2)
+    with pytest.raises(ValueError, match="gives tensors of unknown shape"):
+        f.jit(lambda x: f.unique(x, axis=0))(x)
+    assert not hasattr(f.xp, "unique")
+
+
+def test_index_put_takes_masks_and_accumulates():
+    x, rows = f.zeros((3, 2)), f.asarray([2, 0, 2])
+    assert f.index_put(x, [rows], f.asarray([[1.0, 2], [3, 4], [5, 6]]), accumulate=True).tolist() == [[3, 4], [0, 0], [6, 8]]
+    assert f.index_put(x, [f.asarray([True, False, True])], 7).tolist() == [[7, 7], [0, 0], [7, 7]]
+    with pytest.raises(ValueError, match="a mask must have the sizes of the axes"):
+        f.index_put(x, [f.asarray([True])], 7)
+
+
+def test_averages_of_integers_are_rounded_toward_zero():
+    x = f.asarray([[[-7, 3, -5, 8, 2, 1, -9]]])
+    y = f.avg_pool1d(x, 3, 2, 1)
+    assert y.dtype == f.int64 and y.tolist() == [[[-1, 2, 3, -2]]]
+
+
+def test_embeddings_scale_long_rows_and_gradients_by_frequency():
+    table, index = f.asarray([[3.0, 4.0], [0.0, 0.5]]), f.asarray([0, 0, 1])
+    y = f.embedding(index, table, max_norm=2.5)
+    assert f.max(f.abs(y - f.asarray([[1.5, 2], [1.5, 2], [0, 0.5]]))).item() < 1e-6
+    assert f.grad(lambda t: f.sum(f.embedding(index, t, max_norm=2.5)))(table).tolist() == [[2, 2], [1, 1]]
+    assert f.grad(lambda t: f.sum(f.embedding(index, t, scale_grad_by_freq=True)))(table).tolist() == [[1, 1], [1, 1]]
+    with pytest.raises(ValueError, match="max_norm must not be negative"):
+        f.embedding(index, table, max_norm=-1.0)
+
+
 def test_pickle_copy_and_text():
     x = f.arange(6.0).reshape(2, 3).T
     for y in (pickle.loads(pickle.dumps(x)), copy.copy(x), copy.deepcopy(x)):
@@ -241,3 +289,15 @@ def test_results_are_those_of_exact_arithmetic():
         (p, q), (r, s) = ((fractions.Fraction(v.real), fractions.Fraction(v.imag)) for v in (a, b))
         unit = math.ulp(max(abs(y.real), abs(y.imag)))
         assert math.hypot(p * r - q * s - fractions.Fraction(y.real), p * s + q * r - fractions.Fraction(y.imag)) <= unit
+
+
+def test_numbers_are_operands_on_other_devices():
+    try:
+        x = f.asarray([1.0, -2.0]).to("opencl:0")
+    except (RuntimeError, ValueError):
+        pytest.skip("no OpenCL device")
+    for y, expected in ((x * 0.5, [0.5, -1.0]), (3 - x, [2.0, 5.0]), (x * f.asarray(2.0), [2.0, -4.0]), (f.where(x > 0, x, 0.0), [1.0, 0.0]),
+                        (x**2, [1.0, 4.0]), (f.maximum(x, 0.0), [1.0, 0.0])):
+        assert y.device == "opencl:0" and y.to("cpu").tolist() == expected
+    with pytest.raises(ValueError, match="two devices"):
+        x + f.asarray([1.0, 2.0])

@@ -51,15 +51,18 @@ LAYERS = [
                                   lambda: T.Softmin(dim=1), T.PReLU, lambda: T.PReLU(6, 0.1), lambda: T.RMSNorm(6), T.Softsign,
                                   lambda: T.RMSNorm((3, 6), eps=0.01, elementwise_affine=False), lambda: T.LayerNorm(6, bias=False),
                                   lambda: T.LayerNorm((3, 6), elementwise_affine=False), lambda: T.BatchNorm1d(6, affine=False),
-                                  lambda: T.Unflatten(1, (2, -1)))],
+                                  lambda: T.BatchNorm1d(6, bias=False), lambda: T.Unflatten(1, (2, -1)))],
     *[(make, (2, 4, 9)) for make in (lambda: T.InstanceNorm1d(4), lambda: T.GroupNorm(2, 4, affine=False), lambda: T.MaxPool1d(3, 2),
+                                     lambda: T.GroupNorm(2, 4, bias=False),
                                      lambda: T.AvgPool1d(3, padding=1), lambda: T.AdaptiveAvgPool1d(4), lambda: T.AdaptiveMaxPool1d(4),
                                      lambda: T.ConvTranspose1d(4, 6, 3, 2, 1, 1, groups=2), lambda: T.Upsample(scale_factor=2.5),
                                      lambda: T.Conv1d(4, 2, 4, padding="same"), lambda: T.Conv1d(4, 2, 3, padding="valid"),
                                      lambda: T.Upsample(scale_factor=1.7, mode="linear"), lambda: T.Upsample(5, mode="linear"),
                                      lambda: T.Conv1d(4, 4, 3, 2, 2, padding_mode="circular"), lambda: T.GLU(dim=1))],
     *[(make, (2, 3, 7, 5)) for make in (lambda: T.InstanceNorm2d(3, affine=True), lambda: T.BatchNorm2d(3, affine=False),
-                                        lambda: T.AdaptiveMaxPool2d((3, 2)), lambda: T.ConvTranspose2d(3, 2, 3),
+                                        lambda: T.AdaptiveMaxPool2d((3, 2)), lambda: T.AdaptiveAvgPool2d((None, 2)),
+                                        lambda: T.AdaptiveMaxPool2d((3, None)),
+                                        lambda: T.ConvTranspose2d(3, 2, 3),
                                         lambda: T.ConvTranspose2d(3, 6, (3, 2), (2, 1), (0, 1), (1, 0), 3, False, (1, 2)),
                                         lambda: T.Conv2d(3, 2, 3, padding="same", dilation=2, padding_mode="reflect"),
                                         lambda: T.Conv2d(3, 2, (2, 3), padding="same"), lambda: T.Conv2d(3, 2, 3, 2, 2, padding_mode="replicate"),
@@ -109,6 +112,8 @@ def test_inputs_that_do_not_fit_are_refused_by_the_layer(make, shape, text):
 def test_padding_in_words_is_checked():
     with pytest.raises(ValueError, match="Conv2d, padding: expected numbers or one of same, valid, got full"):
         nn.Conv2d(1, 1, 3, padding="full")
+    with pytest.raises(ValueError, match="AdaptiveAvgPool2d, output_size: expected numbers or one of None, got same"):
+        nn.AdaptiveAvgPool2d((3, "same"))
     with pytest.raises(ValueError, match="Conv2d: padding that keeps the sizes needs stride 1, got 2"):
         nn.Conv2d(1, 1, 3, stride=2, padding="same")
     with pytest.raises(ValueError, match="Conv2d: padding must not be negative: got"):
@@ -125,6 +130,36 @@ def test_weights_begin_within_pytorchs_bounds_and_load_there():
             bound = 1 / np.sqrt(np.prod(theirs.weight.shape[1:]))
             assert 0.8 * bound < np.abs(got).max() <= bound and 0.8 * bound < value.abs().max() <= bound
         theirs.load_state_dict({key: torch.from_numpy(v.numpy()) for key, v in ours.state_dict().items()}, strict=True)
+
+
+class Functions(T.Module):
+    """Functions with settings that not every layer has."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = T.Parameter(3 * torch.randn(5, 4))
+
+    def forward(self, tokens):
+        y = T.functional.embedding(tokens, self.table * 1, max_norm=2.0, scale_grad_by_freq=True)
+        y = T.functional.softplus(y, beta=2, threshold=1)
+        return T.functional.adaptive_avg_pool2d(y, (None, 2))
+
+
+def test_functions_with_settings():
+    theirs, tokens = Functions(), torch.tensor([[[1, 2, 1], [3, 1, 4]]])
+    ours, y = fr.from_torch(theirs), theirs(tokens)
+    y.sum().backward()
+    np.testing.assert_allclose(ours(tokens.numpy()).numpy(), y.detach().numpy(), rtol=1e-5)
+    grads = fr.grad(lambda net, x: fr.sum(net(x)))(ours, fr.asarray(tokens.numpy()))
+    np.testing.assert_allclose(grads["table"].numpy(), theirs.table.grad.numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_gradients_by_frequency_are_a_setting_of_the_layer():
+    theirs, tokens = T.Embedding(5, 3, scale_grad_by_freq=True), torch.tensor([[1, 1, 0], [1, 2, 2]])
+    ours = fr.from_torch(theirs)
+    theirs(tokens).sum().backward()
+    grads = fr.grad(lambda net, x: fr.sum(net(x)))(ours, fr.asarray(tokens.numpy()))
+    np.testing.assert_allclose(grads["weight"].numpy(), theirs.weight.grad.numpy(), rtol=1e-6)
 
 
 def test_embeddings_and_layers_with_states():

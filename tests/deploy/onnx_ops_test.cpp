@@ -151,7 +151,7 @@ const Case kCases[] = {
     {"embedding one_hot",
      [](const Tensor& x) {
        const Tensor index = argmax(x, 1);
-       return embedding(index, reshape(per_row(8), {4, 2}), 1) + sum(one_hot(index, 4), 2, Keep::yes);
+       return embedding(index, reshape(per_row(8), {4, 2}), {.padding_idx = 1}) + sum(one_hot(index, 4), 2, Keep::yes);
      }},
     {"attention",
      [](const Tensor& x) {

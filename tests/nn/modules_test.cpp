@@ -154,6 +154,47 @@ TEST_F(Modules, BatchNormUpdatesItsStatisticsAsPyTorch) {
   EXPECT_NEAR(state[2].variable.array().data<float>()[0], 0.3, 1e-6);  // evaluation leaves them alone
 }
 
+TEST_F(Modules, BatchNormWithoutBiasIsFrozenByItsWeightAlone) {
+  BatchNorm1d norm(1, {.bias = false});
+  EXPECT_EQ(names(norm), (std::vector<std::string>{"weight", "running_mean", "running_var"}));
+  norm.weight.set_trainable(false);
+  norm(Tensor::of<float>({1, 2, 3, 6}, {4, 1}));
+  EXPECT_EQ(norm.running_mean.array().data<float>()[0], 0);
+}
+
+TEST_F(Modules, ABatchWithoutSamplesLeavesStatisticsOfBatchNormAsTheyAre) {
+  BatchNorm2d norm(3);
+  EXPECT_EQ(norm(zeros({0, 3, 2, 2})).shape(), (Shape{0, 3, 2, 2}));
+  EXPECT_EQ(norm.running_mean.array().to_vector<float>(), (std::vector<float>{0, 0, 0}));
+  EXPECT_EQ(norm.running_var.array().to_vector<float>(), (std::vector<float>{1, 1, 1}));
+}
+
+// Elements around the input that the convolution does not add by itself.
+TEST_F(Modules, ConvolutionsPadASampleWithoutABatchAxisAsOneWithIt) {
+  const Tensor x = random_normal({2, 5, 4});
+  for (const PaddingMode mode : {PaddingMode::zeros, PaddingMode::reflect, PaddingMode::circular}) {
+    for (const int64_t padding : {-1, 1}) {
+      Conv2d conv(2, 3, 4, {.padding = padding, .padding_mode = mode});
+      EXPECT_EQ(conv(x).to_vector<float>(), conv(unsqueeze(x, 0)).to_vector<float>());
+    }
+  }
+}
+
+TEST_F(Modules, AdaptivePoolsKeepAxesOfExtent0) {
+  const Tensor x = random_normal({2, 3, 5, 4});
+  EXPECT_EQ(AdaptiveAvgPool2d({0, 2})(x).to_vector<float>(), AdaptiveAvgPool2d({5, 2})(x).to_vector<float>());
+  EXPECT_EQ(AdaptiveMaxPool2d({{2, 0}})(x).shape(), (Shape{2, 3, 2, 4}));
+  EXPECT_EQ(AdaptiveAvgPool1d({0})(x[0]).to_vector<float>(), x[0].to_vector<float>());
+  EXPECT_EQ(AdaptiveAvgPool2d({0, 2})(x[0]).shape(), (Shape{3, 5, 2}));
+}
+
+TEST_F(Modules, EmbeddingsDivideGradientsByTheFrequencyOfTheirTokens) {
+  Embedding table(4, 2, {.scale_grad_by_freq = true});
+  const Tensor tokens = Tensor::of<int64_t>({1, 1, 3}, {3});
+  EXPECT_EQ(grad(sum(table(tokens)), std::vector<Variable>{table.weight})[0].to_vector<float>(),
+            (std::vector<float>{0, 0, 1, 1, 0, 0, 1, 1}));
+}
+
 TEST_F(Modules, StateDictionariesMoveWeights) {
   Net a, b;
   std::vector<NamedArray> saved;
@@ -230,6 +271,7 @@ TEST_F(Modules, FieldsOutOfTheirRangesAreRefusedByName) {
   refused("Conv1d", "dilation", "0", [] { Conv1d(3, 8, 3, {.dilation = 0}); });
   refused("MaxPool2d", "stride", "-2", [] { MaxPool2d(PoolOptions{.kernel = 2, .stride = -2}); });
   refused("AvgPool2d", "padding", "-1", [] { AvgPool2d(PoolOptions{.kernel = 2, .padding = -1}); });
+  refused("AdaptiveAvgPool2d", "output", "-1", [] { AdaptiveAvgPool2d({-1, 2}); });
   refused("Embedding", "padding_idx", "-2", [] { Embedding(10, 4, {.padding_idx = -2}); });
   refused("EmbeddingBag", "padding_idx", "-2", [] { EmbeddingBag(10, 4, {.padding_idx = -2}); });
   const BatchNorm2d still(4, {.momentum = 0}), newest(4, {.momentum = 1});

@@ -78,8 +78,9 @@ TEST(ElementTypes, OfSignaturesAreThoseThatFunctionsTake) {
       }
       if (first == operands.size()) continue;
       for (const DType t : dtypes::kAll.list()) {
-        // Probabilities in place of classes have another shape.
-        if (is_floating(t) && kind == OperandKind::integer && stated.has(t)) continue;
+        // Probabilities in place of classes, and masks in place of indices, have another shape.
+        const bool masks = stated == (dtypes::kInteger | dtypes::kBool) && t == DType::boolean;
+        if ((is_floating(t) || masks) && kind == OperandKind::integer && stated.has(t)) continue;
         Trial& trial = trials[key + ")"][t];
         trial.expected = stated.has(t);
         if (trial.taken) continue;

@@ -241,7 +241,40 @@ TEST_F(Front, AssignmentsTakeTheLastOfTwoForOnePlace) {
   const Tensor x = range({3, 2});
   EXPECT_MESSAGE(scatter(x, arange(2), range({2, 3})), "do not fit indices i32[2] of f32[3,2]: expected f32[2,2]");
   EXPECT_MESSAGE(update_slice(x, range({4, 2}), 0), "expected at most 3 there, and the same elsewhere");
-  EXPECT_MESSAGE(index_put(x, {range({2})}, 1), "index_put: indices must be integers: got f32[2]");
+  EXPECT_MESSAGE(index_put(x, {range({2})}, 1), "index_put: indices must be integers or bool: got f32[2]");
+}
+
+TEST_F(Front, IndexPutTakesMasksAndAccumulates) {
+  const auto mask = [](const std::vector<bool>& v, const Shape& shape) { return Tensor(Array::of<bool>(v, shape)); };
+  for (const char* device : {"ref", "cpu"}) {
+    const DeviceScope on(device);
+    const Tensor x = range({3, 2});
+    const Tensor rows = mask({true, false, true}, {3}), some = mask({true, false, false, true, true, true}, {3, 2});
+    EXPECT_EQ(values(index_put(x, {rows}, Tensor::of<float>({7, 8}, {2}))), (Floats{7, 8, 2, 3, 7, 8}));
+    EXPECT_EQ(values(index_put(x, {some}, range({4}) + 1)), (Floats{1, 1, 2, 2, 3, 4}));
+    EXPECT_EQ(values(index_put(x, {rows}, 1, {.accumulate = true})), (Floats{1, 2, 2, 3, 5, 6}));
+    // A mask over two axes beside an index of the third.
+    const Tensor z = range({2, 3, 4}), pairs = mask({true, false, false, false, true, true}, {2, 3});
+    const std::vector<float> put = values(index_put(z, {pairs, arange(3)}, -1));
+    for (size_t i = 0; i < put.size(); ++i) {
+      EXPECT_EQ(put[i], i == 0 || i == 17 || i == 22 ? -1 : static_cast<float>(i)) << i;
+    }
+    const Tensor u = Tensor::of<float>({10, 20, 30, 40, 50, 60}, {3, 2}), twice = Tensor::of<int>({2, 0, 2}, {3});
+    EXPECT_EQ(values(index_put(x, {twice}, u, {.accumulate = true})), (Floats{30, 41, 2, 3, 64, 85}));
+    const Tensor columns = Tensor::of<int64_t>({1, -1}, {2}), y = Tensor::of<int64_t>({1, 2}, {2});
+    EXPECT_EQ(index_put(cast(x, DType::i64), {full({}, 2, DType::i64), columns}, y, {.accumulate = true})
+                  .to_vector<int64_t>(),
+              (std::vector<int64_t>{0, 1, 2, 3, 4, 8}));
+    const std::vector<Tensor> d = grad(sum(square(index_put(x, {twice}, u, {.accumulate = true}))), {x, u});
+    EXPECT_EQ(values(d[0]), (Floats{60, 82, 4, 6, 128, 170}));
+    EXPECT_EQ(values(d[1]), (Floats{128, 170, 60, 82, 128, 170}));
+  }
+  const Tensor x = range({3, 2}), wrong = mask({true, false}, {2});
+  EXPECT_MESSAGE(index_put(x, {wrong}, 1), "index_put: a mask must have the sizes of the axes that it selects from");
+  EXPECT_MESSAGE(index_put(x, {mask({true, true, true}, {3}), arange(2), arange(2)}, 1),
+                 "index_put: expected indices for 1 to 2 axes of f32[3,2], got 3");
+  auto step = compile([](const Tensor& t, const Tensor& m) { return index_put(t, {m}, 0); });
+  EXPECT_MESSAGE(step(x, mask({true, true, false}, {3})), "index_put: a mask in a compiled step gives a tensor of");
 }
 
 // A cache of keys grows by a slice per step, whose place is known when the step runs.
@@ -289,8 +322,76 @@ TEST_F(Front, PlacesAmongSortedNumbers) {
 
 TEST_F(Front, PaddingRowsReceiveNoGradient) {
   const Tensor table = range({3, 2}), index = Tensor::of<int32_t>({0, 1, 1}, {3});
-  const auto g = grad(sum(embedding(index, table, 0)), std::vector<Tensor>{table});
+  const auto g = grad(sum(embedding(index, table, {.padding_idx = 0})), std::vector<Tensor>{table});
   EXPECT_EQ(values(g[0]), (Floats{0, 0, 2, 2, 0, 0}));
+}
+
+// Values and gradients of PyTorch 2.15. What is scaled differs from it in the last digits of f32 alone.
+TEST_F(Front, EmbeddingsScaleLongRowsAndGradientsByFrequency) {
+  const Tensor table = Tensor::of<float>({3, 4, 0, 0.5, -6, 8}, {3, 2});
+  const Tensor index = Tensor::of<int64_t>({0, 2, 2, 1}, {2, 2}), w = range({2, 2, 2}) + 1;
+  const double inf = std::numeric_limits<double>::infinity();
+  struct Case {
+    EmbeddingRowOptions options;
+    Floats rows, gradient;
+  };
+  const Floats plain{1, 2, 7, 8, 8, 10}, by_frequency{1, 2, 7, 8, 4, 5}, long_rows{3, 4, -6, 8, -6, 8, 0, 0.5};
+  const std::vector<Case> cases = {
+      {{.max_norm = 5}, {3, 4, -3, 4, -3, 4, 0, 0.5}, plain},
+      {{.max_norm = 1, .norm_type = 1}, {3 / 7.f, 4 / 7.f, -3 / 7.f, 4 / 7.f, -3 / 7.f, 4 / 7.f, 0, 0.5}, plain},
+      {{.max_norm = 2, .norm_type = inf}, {1.5, 2, -1.5, 2, -1.5, 2, 0, 0.5}, plain},
+      {{.max_norm = 0}, {0, 0, 0, 0, 0, 0, 0, 0}, plain},
+      {{.scale_grad_by_freq = true}, long_rows, by_frequency},
+      {{.padding_idx = 1, .max_norm = 5, .scale_grad_by_freq = true}, {3, 4, -3, 4, -3, 4, 0, 0.5}, {1, 2, 0, 0, 4, 5}},
+  };
+  for (const char* device : {"ref", "cpu"}) {
+    const DeviceScope on(device);
+    for (const Case& c : cases) {
+      const Tensor y = embedding(index, table, c.options);
+      const Floats rows = values(y), gradient = values(grad(sum(y * w), {table})[0]);
+      for (size_t i = 0; i < rows.size(); ++i) EXPECT_NEAR(rows[i], c.rows[i], 1e-6) << i;
+      EXPECT_EQ(gradient, c.gradient);
+    }
+    auto step = compile([&](const Tensor& t) {
+      return grad(sum(embedding(index, t, {.max_norm = 5, .scale_grad_by_freq = true}) * w), {t})[0];
+    });
+    EXPECT_EQ(values(step(table)), by_frequency);
+  }
+  EXPECT_MESSAGE(embedding(index, table, {.max_norm = -1}), "embedding: max_norm must not be negative: got -1");
+  EXPECT_MESSAGE(embedding(index, arange(3), {.max_norm = 1}), "embedding: weight must be (rows, width): got i32[3]");
+}
+
+TEST_F(Front, AnEmptyIndexTakesNothingWhateverItsRank) {
+  const Tensor x = range({5}), none = zeros({2, 0}, DType::u8);
+  EXPECT_EQ(gather_elements(x, none, 0).shape(), (Shape{2, 0}));
+  EXPECT_EQ(gather_elements(x, none, 0).dtype(), DType::f32);
+  EXPECT_EQ(values(grad(sum(gather_elements(x, none, 0)) + sum(x), {x})[0]), (Floats{1, 1, 1, 1, 1}));
+  EXPECT_MESSAGE(gather_elements(x, zeros({2, 0}), 0), "gather_elements: ");
+}
+
+TEST_F(Front, AveragesOfIntegersAreRoundedTowardZero) {
+  for (const char* device : {"ref", "cpu"}) {
+    const DeviceScope on(device);
+    const auto numbers = [](const Tensor& y) { return y.to_vector<int64_t>(); };
+    using Whole = std::vector<int64_t>;
+    const Tensor x = Tensor::of<int64_t>({-7, 3, -5, 8, 2, 1, -9}, {1, 1, 7});
+    EXPECT_EQ(numbers(avg_pool1d(x)), (Whole{-2, 1, 1}));
+    EXPECT_EQ(numbers(avg_pool1d(x, {.kernel = 3, .stride = 2, .padding = 1})), (Whole{-1, 2, 3, -2}));
+    EXPECT_EQ(
+        numbers(avg_pool1d(x, {.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true, .count_include_pad = false})),
+        (Whole{-2, 2, 3, -4}));
+    EXPECT_EQ(avg_pool1d(cast(x, DType::i8)).dtype(), DType::i8);
+    const Tensor image = reshape(arange(25, DType::i64) - 10, {1, 1, 5, 5});
+    EXPECT_EQ(numbers(avg_pool2d(image, {.kernel = 2, .stride = 2, .padding = 1})),
+              (Whole{-2, -4, -3, -1, -1, 1, 3, 9, 11}));
+    EXPECT_EQ(numbers(avg_pool2d(image, {.kernel = {3, 2}, .divisor = -4})), (Whole{6, 3}));
+    const int64_t big = int64_t{1} << 40;
+    EXPECT_EQ(numbers(avg_pool1d(Tensor::of<int64_t>({big + 1, big + 2, 49, 0}, {1, 1, 4}))), (Whole{big + 1, 24}));
+    // Sums of n equal numbers over n: 1 / 49 times 49 is less than 1 in f64.
+    for (int64_t n = 1; n <= 200; ++n) {
+      EXPECT_EQ(numbers(avg_pool1d(full({1, 1, n}, n - 100, DType::i64), {.kernel = n})), (Whole{n - 100})) << n;
+    }
+  }
 }
 
 TEST_F(Front, LossesAndMetrics) {

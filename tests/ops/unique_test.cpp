@@ -57,6 +57,45 @@ TEST(UniqueElements, OfNothingAndOfOneNumberAreVectors) {
   EXPECT_EQ(unique(full({}, 4)).values.to_vector<int>(), (std::vector<int>{4}));
 }
 
+TEST(UniqueSlices, AreThoseOfNumpyAndPyTorchAlongEachAxis) {
+  for (const DType t : {DType::f32, DType::bf16, DType::i64, DType::u8}) {
+    SCOPED_TRACE(to_string(t));
+    const Tensor x = cast(Tensor::of<int>({2, 1, 2, 1, 0, 3, 0, 5, 2, 1, 2, 1}, {3, 4}), t);
+    const Unique rows = unique(x, {.axis = 0}), columns = unique(x, {.axis = -1});
+    EXPECT_EQ(rows.values.shape(), (Shape{2, 4}));
+    EXPECT_EQ(rows.values.to_vector<int>(), (std::vector<int>{0, 3, 0, 5, 2, 1, 2, 1}));
+    EXPECT_EQ(rows.indices.to_vector<int>(), (std::vector<int>{1, 0}));
+    EXPECT_EQ(rows.inverse.to_vector<int>(), (std::vector<int>{1, 0, 1}));
+    EXPECT_EQ(rows.counts.to_vector<int>(), (std::vector<int>{1, 2}));
+    EXPECT_EQ(columns.values.dtype(), t);
+    EXPECT_EQ(columns.values.to_vector<int>(), (std::vector<int>{1, 1, 2, 3, 5, 0, 1, 1, 2}));
+    EXPECT_EQ(columns.indices.to_vector<int>(), (std::vector<int>{1, 3, 0}));
+    EXPECT_EQ(columns.inverse.to_vector<int>(), (std::vector<int>{2, 0, 2, 1}));
+    const Tensor blocks = unique(reshape(x, {3, 2, 2}), {.axis = 2}).values;
+    EXPECT_EQ(blocks.shape(), (Shape{3, 2, 2}));
+    EXPECT_EQ(blocks.to_vector<int>(), (std::vector<int>{1, 2, 1, 2, 3, 0, 5, 0, 1, 2, 1, 2}));
+  }
+}
+
+TEST(UniqueSlices, WithoutElementsAreEqualAndWithNaNsAreNot) {
+  EXPECT_EQ(unique(zeros({3, 0}), {.axis = 0}).values.shape(), (Shape{1, 0}));
+  EXPECT_EQ(unique(zeros({0, 3}), {.axis = 0}).values.shape(), (Shape{0, 3}));
+  const Unique u = unique(Tensor::of<float>({1, NAN, 1, 2, 1, NAN}, {3, 2}), {.axis = 0});
+  EXPECT_EQ(u.indices.to_vector<int>(), (std::vector<int>{1, 0, 2}));
+  EXPECT_NE(message_of([] {
+              unique(ones({2, 2}), {.axis = 2});
+            }).find("unique: axis out of range: expected -2 to 1 for f32[2,2], got 2"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { unique(ones({}), {.axis = 0}); }).find("unique: a tensor of rank 0 has no axes"),
+            std::string::npos);
+}
+
+TEST(UniqueSlices, HaveTheGradientOfTheFirstOfEach) {
+  const Tensor x = Tensor::of<float>({2, 1, 2, 1, 0, 3}, {3, 2});
+  EXPECT_EQ(grad(sum(square(unique(x, {.axis = 0}).values)), {x})[0].to_vector<float>(),
+            (std::vector<float>{4, 2, 0, 0, 0, 6}));
+}
+
 TEST(UniqueElements, HaveTheGradientOfTheFirstOfEach) {
   const Tensor x = Tensor::of<float>({2, 1, 2}, {3});
   EXPECT_EQ(grad(sum(square(unique(x).values)), {x})[0].to_vector<float>(), (std::vector<float>{4, 2, 0}));
@@ -98,6 +137,7 @@ TEST(UniqueAndNonzero, AreCalledByTheirSignatures) {
   EXPECT_TRUE(s.on_host);
   EXPECT_EQ(types_text(s), "all");
   EXPECT_EQ(invoke(s, {Tensor::of<int>({2, 2, 1}, {3})})[3].to_vector<int>(), (std::vector<int>{1, 2}));
+  EXPECT_EQ(invoke(s, {Tensor::of<int>({2, 1, 2, 1}, {2, 2}), int64_t{0}})[0].shape(), (Shape{1, 2}));
   EXPECT_EQ(invoke(*functions_named("nonzero")[0], {Tensor::of<int>({0, 2}, {2})}).size(), 1u);
   EXPECT_FALSE(functions_named("sort")[0]->on_host);
 }

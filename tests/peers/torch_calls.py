@@ -5,7 +5,8 @@ What has no counterpart raises Missing, whose text the page of results (bench/re
 import torch
 
 DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8",
-          torch.bool: "bool", torch.bfloat16: "bf16", torch.float16: "f16", torch.int8: "i8", torch.int16: "i16"}
+          torch.bool: "bool", torch.bfloat16: "bf16", torch.float16: "f16", torch.int8: "i8", torch.int16: "i16",
+          torch.complex64: "c64", torch.complex128: "c128"}
 
 
 class Missing(Exception):
@@ -46,7 +47,7 @@ def pool(function, average=False):
                 c["divisor"] = a["divisor_override"]
         else:
             c["dilation"] = extents(a.get("dilation", 1))
-        return {**c, "results": 2} if indices else c
+        return {**c, "results": [0, 1]} if indices else c
     return names, run
 
 
@@ -176,9 +177,8 @@ def index_add(a):
 
 
 def index_put(a):
-    need(not a.get("accumulate", False), "`accumulate` of index_put")
-    need(all(i is not None and i.dtype == torch.int64 for i in a["indices"]), "indices that are masks or left out")
-    return call("index_put", x=a["x"], indices=list(a["indices"]), updates=a["values"])
+    need(all(i is not None for i in a["indices"]), "indices of index_put that are left out")
+    return call("index_put", x=a["x"], indices=list(a["indices"]), updates=a["values"], accumulate=a.get("accumulate", False))
 
 
 def index_fill(a):
@@ -210,18 +210,17 @@ def masked_select(a):
 
 
 def unique(a):
-    need(a.get("dim") is None, "`dim` of unique")
-    return call("unique", x=a["x"])
+    results = [0] + [2] * a.get("return_inverse", False) + [3] * a.get("return_counts", False)
+    return {**call("unique", x=a["x"], axis=a.get("dim")), "results": results}
 
 
 def embedding(a):
-    need(a.get("max_norm") is None, "`max_norm` of an embedding")
-    need(not a.get("scale_grad_by_freq"), "`scale_grad_by_freq` of an embedding")
     need(not a.get("sparse"), "`sparse` of an embedding")
     padding = a.get("padding_idx")
     if padding is not None and padding < 0:
         padding += a["x"].shape[0]
-    return call("embedding", index=a["index"], table=a["x"], padding_idx=-1 if padding is None else padding)
+    return call("embedding", index=a["index"], table=a["x"], padding_idx=-1 if padding is None else padding,
+                max_norm=a.get("max_norm"), norm_type=a.get("norm_type", 2.0), scale_grad_by_freq=a.get("scale_grad_by_freq", False))
 
 
 def one_hot(a):
@@ -271,7 +270,7 @@ def ordered(function, results):
     def run(a):
         c = call(function, x=a["x"], axis=a.get("dim", -1),
                  order="descending" if a.get("descending", False) else "ascending")
-        return {**c, "results": results}
+        return {**c, "results": list(range(results))}
     return run
 
 
@@ -279,7 +278,7 @@ def topk(a):
     c = call("topk", x=a["x"], k=a["k"], axis=a.get("dim", -1),
              order="descending" if a.get("largest", True) else "ascending")
     # Which of equal numbers is taken PyTorch leaves open.
-    return {**c, "results": 2 if a["x"].unique().numel() == a["x"].numel() else 1}
+    return {**c, "results": [0, 1] if a["x"].unique().numel() == a["x"].numel() else [0]}
 
 
 def cumulative(function):
@@ -401,60 +400,59 @@ def layer(kind, **settings):
 
 
 def pool_layer(kind, function):
+    """With return_indices a function, since a layer has one result."""
     def run(a):
-        need(not a.get("return_indices", False), "`return_indices` of a layer")
         c = FUNCTIONS["nn.functional." + function][1]({**a, "x": None})
+        if a.get("return_indices", False):
+            return c
         return layer(kind, **{k: v for k, v in c.items() if k not in ("call", "x")})
     return run
 
 
 def conv_layer(kind):
     def run(a):
-        need(a["padding_mode"] == "zeros" and not isinstance(a["padding"], str), "padding by name or of other kinds")
+        padding = {"same": -1, "valid": 0}[a["padding"]] if isinstance(a["padding"], str) else extents(a["padding"])
         return layer(kind, **{"in": a["in_channels"]}, out=a["out_channels"], kernel=extents(a["kernel_size"]),
-                     stride=extents(a["stride"]), padding=extents(a["padding"]), dilation=extents(a["dilation"]),
-                     groups=a["groups"], bias=a["bias"])
+                     stride=extents(a["stride"]), padding=padding, dilation=extents(a["dilation"]), groups=a["groups"],
+                     bias=a["bias"], padding_mode=a["padding_mode"])
     return run
 
 
 def batch_norm_layer(kind):
     def run(a):
-        need(a["affine"] and a["track_running_stats"] and a.get("bias", True), "a normalisation without weight, bias or statistics of its own")
-        need(a["momentum"] is not None, "`momentum=None`")
-        return layer(kind, channels=a["num_features"], eps=a["eps"], momentum=a["momentum"])
+        need(a["track_running_stats"], "`track_running_stats=False` of a layer")
+        need(a["momentum"] is not None, "`momentum=None` of a layer")
+        return layer(kind, channels=a["num_features"], eps=a["eps"], momentum=a["momentum"], affine=a["affine"], bias=a["bias"])
     return run
 
 
 def layer_norm_layer(a):
-    need(a["elementwise_affine"] and a["bias"], "a normalisation without weight, bias or statistics of its own")
-    return layer("LayerNorm", shape=extents(a["normalized_shape"]), eps=a["eps"])
+    return layer("LayerNorm", shape=extents(a["normalized_shape"]), eps=a["eps"], affine=a["elementwise_affine"], bias=a["bias"])
 
 
 def group_norm_layer(a):
-    need(a["affine"] and a.get("bias", True), "a normalisation without weight, bias or statistics of its own")
-    return layer("GroupNorm", groups=a["num_groups"], channels=a["num_channels"], eps=a["eps"])
+    return layer("GroupNorm", groups=a["num_groups"], channels=a["num_channels"], eps=a["eps"], affine=a["affine"],
+                 bias=a["bias"])
 
 
 def embedding_layer(a):
-    need(a["max_norm"] is None, "`max_norm` of an embedding")
-    need(not a["scale_grad_by_freq"], "`scale_grad_by_freq` of an embedding")
+    need(a["max_norm"] is None, "`max_norm` of a layer")
     need(not a["sparse"], "`sparse` of an embedding")
-    return layer("Embedding", rows=a["num_embeddings"], width=a["embedding_dim"], padding_idx=a["padding_idx"])
+    return layer("Embedding", rows=a["num_embeddings"], width=a["embedding_dim"], padding_idx=a["padding_idx"],
+                 scale_grad_by_freq=a["scale_grad_by_freq"])
 
 
 def softplus_layer(a):
-    need(a["beta"] == 1 and a["threshold"] == 20, "`beta`, `threshold` of Softplus")
-    return layer("Softplus")
+    return layer("Softplus", beta=a["beta"], threshold=a["threshold"])
 
 
 def softmax_layer(a):
-    need(not isinstance(a["dim"], bool), "a truth value for an axis (C++ does not compile it)")
-    return layer("Softmax", axis=a["dim"])
+    return layer("Softmax", axis={"not compiled": "a truth value for an axis"} if isinstance(a["dim"], bool) else a["dim"])
 
 
 def adaptive_layer(a):
     size = a["output_size"]
-    need(size is not None and not (isinstance(size, tuple) and None in size), "`None` for an extent of a layer's result")
+    size = tuple(n or 0 for n in size) if isinstance(size, tuple) else size or 0
     return layer("AdaptiveAvgPool2d", output=extents(size))
 
 

@@ -239,7 +239,7 @@ Case indexing(Draw& d) {
       return {"embedding",
               {d.integers(shape, -beyond, rows - 1), d.floats({rows, 3})},
               {{"padding_idx", padding}},
-              [=](const Tensors& in) { return embedding(in[0], in[1], padding); }};
+              [=](const Tensors& in) { return embedding(in[0], in[1], {.padding_idx = padding}); }};
     }
     case 4: {
       const int64_t depth = d.whole(1, 6);

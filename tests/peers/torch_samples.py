@@ -34,6 +34,8 @@ REFUSALS = (RuntimeError, ValueError, IndexError, TypeError, AssertionError, Not
 
 
 def numbers(t):
+    if t.is_complex():
+        return [list(pair) for pair in zip(numbers(t.real), numbers(t.imag))]
     return [str(v) if isinstance(v, float) and not math.isfinite(v) else v for v in t.detach().reshape(-1).tolist()]
 
 
@@ -59,7 +61,7 @@ class Inputs:
 
     def place(self, t):
         if id(t) not in self.places:
-            need(t.dtype in DTYPES, "complex numbers")
+            need(t.dtype in DTYPES, f"the element type {t.dtype}")
             self.places[id(t)] = len(self.list)
             self.list.append(t)
         return self.places[id(t)]
@@ -73,8 +75,7 @@ class Inputs:
             return [self.encode(x) for x in v]
         if isinstance(v, float) and not math.isfinite(v):
             return str(v)
-        need(not isinstance(v, complex), "complex numbers")
-        return v
+        return {"not compiled": "a complex number"} if isinstance(v, complex) else v
 
     def entries(self):
         return [{"dtype": DTYPES[t.dtype], "shape": list(t.shape), "data": numbers(t)} for t in self.list]
@@ -165,9 +166,9 @@ def module_sample(info, given, training):
     inputs, out = Inputs(), {}
     name = info.module_cls.__name__
     forward = given.forward_input
-    args = forward.args if forward is not None else ()
-    if forward is not None and forward.kwargs:
-        return {"missing": "arguments of forward by name"}
+    args = ()
+    if forward is not None:
+        args = inspect.signature(info.module_cls.forward).bind_partial(None, *forward.args, **forward.kwargs).args[1:]
     module = None
     try:
         module = info.module_cls(*given.constructor_input.args, **given.constructor_input.kwargs)
@@ -176,10 +177,11 @@ def module_sample(info, given, training):
     try:
         a = constructed(info, given.constructor_input)
         if name in LOSSES:
-            need(len(args) == 2, "a loss that is refused before it is called")
+            args = args or (torch.zeros(1), torch.zeros(1))  # of a module that is refused before it is called
             ours = loss_module(LOSSES[name])({k: v for k, v in a.items() if k not in ("self", "device", "dtype")}, args)
+        elif "call" in (ours := MODULES[name](a)):
+            ours["x"] = args[0]
         else:
-            ours = MODULES[name](a)
             ours["training"] = training
             ours["input"] = args[0] if args else torch.zeros(1)
             ours["state"] = {k: v.detach() for k, v in module.state_dict().items()

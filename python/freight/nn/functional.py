@@ -147,8 +147,8 @@ def linear(input, weight, bias=None):
 
 
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
-    _refuse("embedding", max_norm=(max_norm, None), scale_grad_by_freq=(scale_grad_by_freq, False), sparse=(sparse, False))
-    return _functions.embedding(input, weight, -1 if padding_idx is None else padding_idx)
+    _refuse("embedding", sparse=(sparse, False))
+    return _functions.embedding(input, weight, -1 if padding_idx is None else padding_idx, max_norm, norm_type, scale_grad_by_freq)
 
 
 def one_hot(tensor, num_classes):
@@ -194,7 +194,7 @@ def adaptive_avg_pool1d(input, output_size):
 
 
 def adaptive_avg_pool2d(input, output_size):
-    return _functions.adaptive_avg_pool2d(input, output_size)
+    return _layers.AdaptiveAvgPool2d(output_size)(input)
 
 
 def adaptive_max_pool1d(input, output_size, return_indices=False):

@@ -100,11 +100,12 @@ ConvLayer::Padded ConvLayer::padded(const Tensor& x) const {
     low = high = f.padding.expand(spatial_, type_, "padding");
   }
   options.padding = Extents(low);
-  // A wrong rank is refused by the function, in its words.
-  if (x.rank() != spatial_ + 2 || (f.padding_mode == PaddingMode::zeros && low == high)) return {x, options};
+  // A wrong rank is refused by the function, in its words; a sample may lack its batch axis.
+  const int first = x.rank() - spatial_;
+  if (first < 1 || first > 2 || (f.padding_mode == PaddingMode::zeros && low == high)) return {x, options};
   options.padding = 0;
   if (f.padding_mode == PaddingMode::zeros) {
-    Shape before{0, 0}, after{0, 0};
+    Shape before = Shape::filled(first, 0), after = before;
     for (int i = 0; i < spatial_; ++i) {
       before.push_back(low[i]);
       after.push_back(high[i]);
@@ -112,7 +113,7 @@ ConvLayer::Padded ConvLayer::padded(const Tensor& x) const {
     return {pad(x, before, after), options};
   }
   Tensor y = x;
-  for (int i = 0; i < spatial_; ++i) y = bordered(type_, y, 2 + i, low[i], high[i], f.padding_mode);
+  for (int i = 0; i < spatial_; ++i) y = bordered(type_, y, first + i, low[i], high[i], f.padding_mode);
   return {y, options};
 }
 Tensor Conv1d::forward(const Tensor& x) {
@@ -136,7 +137,17 @@ Tensor MaxPool1d::forward(const Tensor& x) { return max_pool1d(x, fields()); }
 Tensor AvgPool1d::forward(const Tensor& x) { return avg_pool1d(x, fields()); }
 Tensor MaxPool2d::forward(const Tensor& x) { return max_pool2d(x, fields()); }
 Tensor AvgPool2d::forward(const Tensor& x) { return avg_pool2d(x, fields()); }
-Tensor AdaptiveAvgPool2d::forward(const Tensor& x) { return adaptive_avg_pool2d(x, fields_.output); }
+Tensor AdaptiveAvgPool2d::forward(const Tensor& x) {
+  return adaptive_avg_pool2d(x, Extents(adaptive_extents(fields_, x, 2, "AdaptiveAvgPool2d")));
+}
+
+Shape adaptive_extents(const AdaptivePoolFields& fields, const Tensor& x, int spatial, const char* layer) {
+  Shape output = fields.output.expand(spatial, layer, "output");
+  for (int i = 0; i < spatial && spatial <= x.rank(); ++i) {
+    if (output[i] == 0) output[i] = x.dim(i - spatial);
+  }
+  return output;
+}
 
 Embedding::Embedding(const Fields& fields) : fields_(checked<Embedding>(fields)) {
   const Shape shape{fields.rows, fields.width};
@@ -146,7 +157,7 @@ Embedding::Embedding(const Fields& fields) : fields_(checked<Embedding>(fields))
 }
 Tensor Embedding::forward(const Tensor& x) {
   if (fields_.padding_idx >= 0) announce_tokens(x, fields_.padding_idx);
-  return embedding(x, weight, fields_.padding_idx);
+  return embedding(x, weight, {.padding_idx = fields_.padding_idx, .scale_grad_by_freq = fields_.scale_grad_by_freq});
 }
 
 Flatten::Flatten(const Fields& fields) : fields_(checked<Flatten>(fields)) {}
@@ -228,7 +239,8 @@ LayerList basic_layers() {
       pool_layer<AvgPool2d>("AvgPool2d", "the mean of each window of (N, C, H, W)"),
       declared(Layer<AdaptiveAvgPool2d>("AdaptiveAvgPool2d",
                                         "(N, C, H, W) to (N, C, output): averages over windows that cover all")
-                   .required("output", &AdaptivePoolFields::output, "sizes of the result")),
+                   .required("output", &AdaptivePoolFields::output, "sizes of the result; 0: that of the input",
+                             kNotNegative)),
       declared(Layer<Dropout>("Dropout", "in training, sets numbers to 0 and scales the others up")
                    .field("p", &DropoutOptions::p, "probability of a 0", kProbability)),
       declared(Layer<Flatten>("Flatten", "joins axes: (N, C, H, W) to (N, C*H*W)")
@@ -241,6 +253,8 @@ LayerList basic_layers() {
               .field("padding_idx", &EmbeddingFields::padding_idx, "the token that is padding; -1: none", {.least = -1})
               .choice("init", &EmbeddingFields::init, weight_init_names(), "`standard`: normal; others see below")
               .field("deviation", &EmbeddingFields::deviation, "of `init` standard", kNotNegative)
+              .field("scale_grad_by_freq", &EmbeddingFields::scale_grad_by_freq,
+                     "divides the gradient of a token by how often a call has it")
               .weight(
                   [](const EmbeddingFields& f) { return static_cast<double>(f.rows) * static_cast<double>(f.width); })),
   };

@@ -136,8 +136,10 @@ class AvgPool2d : public PoolLayer {
 };
 // (N, C, H, W) -> (N, C, *output).
 struct AdaptivePoolFields {
-  Extents output = 1;  // extents of the result
+  Extents output = 1;  // extents of the result; 0: that of the input
 };
+// The extents of the result of x, whose last axes are as many as `spatial`.
+Shape adaptive_extents(const AdaptivePoolFields& fields, const Tensor& x, int spatial, const char* layer);
 // The means of windows that divide the image evenly.
 class AdaptiveAvgPool2d : public Module {
  public:
@@ -155,6 +157,7 @@ struct EmbeddingOptions {
   int64_t padding_idx = -1;                // the row that receives no gradient and begins as zero
   WeightInit init = WeightInit::standard;  // normal
   double deviation = 1;                    // of the standard
+  bool scale_grad_by_freq = false;         // divides a row's gradient by how often a call reads it
 };
 struct EmbeddingFields : EmbeddingOptions {
   int64_t rows = 0, width = 0;  // tokens; numbers per token

@@ -23,10 +23,8 @@ Tensor or_all(const Variable& v, const Shape& shape, double number, const Tensor
 
 BatchNorm::BatchNorm(const Fields& fields) : fields_(fields) {
   const Shape shape{fields.channels};
-  if (fields.affine) {
-    weight = parameter("weight", shape, init::constant(1));
-    bias = parameter("bias", shape, init::constant(0));
-  }
+  if (fields.affine) weight = parameter("weight", shape, init::constant(1));
+  if (fields.affine && fields.bias) bias = parameter("bias", shape, init::constant(0));
   running_mean = buffer("running_mean", shape, 0);
   running_var = buffer("running_var", shape, 1);
 }
@@ -39,6 +37,7 @@ bool BatchNorm::frozen() const {
   if (!fields_.affine) return false;
   bool all = true;
   for (const Variable* v : {&weight, &bias}) {
+    if (!v->defined()) continue;
     const auto& impl = v->impl();
     if (trace::compiling()) trace::Session()->depend_on(std::shared_ptr<const bool>(impl, &impl->frozen));
     all = all && impl->frozen;
@@ -49,7 +48,9 @@ bool BatchNorm::frozen() const {
 Tensor BatchNorm::forward(const Tensor& x) {
   const Shape shape{fields_.channels};
   const Tensor shift = or_all(bias, shape, 0, x), scale = or_all(weight, shape, 1, x);
-  if (!training() || frozen()) return batch_norm_inference(x, scale, shift, running_mean, running_var, fields_.eps);
+  // A batch without samples has no statistics, and leaves the running ones as they are.
+  if (!training() || frozen() || x.numel() == 0)
+    return batch_norm_inference(x, scale, shift, running_mean, running_var, fields_.eps);
   if (trace::SharedStatistics::asked()) return over_all_parts(x, scale, shift);
   const BatchNormResult r = batch_norm(x, scale, shift, fields_.eps);
   const double n = static_cast<double>(x.numel()) / static_cast<double>(x.dim(1));  // numbers per channel
@@ -103,9 +104,8 @@ Tensor LayerNorm::forward(const Tensor& x) {
 
 GroupNorm::GroupNorm(const Fields& fields) : fields_(checked<GroupNorm>(fields)) {
   need_multiple("GroupNorm", "channels, by groups", fields.channels, fields.groups);
-  if (!fields.affine) return;
-  weight = parameter("weight", {fields.channels}, init::constant(1));
-  bias = parameter("bias", {fields.channels}, init::constant(0));
+  if (fields.affine) weight = parameter("weight", {fields.channels}, init::constant(1));
+  if (fields.affine && fields.bias) bias = parameter("bias", {fields.channels}, init::constant(0));
 }
 Tensor GroupNorm::forward(const Tensor& x) {
   const Shape shape{fields_.channels};
@@ -154,6 +154,8 @@ namespace {
 
 const char* const kEps = "added to the variance";
 const char* const kAffine = "with weight and bias";
+const char* const kMaybeBias = "with weight, and bias";
+const char* const kBias = "false: with weight alone";
 
 template <class Norm>
 std::shared_ptr<const LayerType> batch_norm_layer(const char* name, const char* doc) {
@@ -162,7 +164,8 @@ std::shared_ptr<const LayerType> batch_norm_layer(const char* name, const char* 
                       .field("eps", &BatchNormFields::eps, kEps, kNotNegative)
                       .field("momentum", &BatchNormFields::momentum, "weight of a batch in the running statistics",
                              {.least = 0, .most = 1})
-                      .field("affine", &BatchNormFields::affine, kAffine));
+                      .field("affine", &BatchNormFields::affine, kMaybeBias)
+                      .field("bias", &BatchNormFields::bias, kBias));
 }
 
 template <class Norm>
@@ -191,15 +194,16 @@ LayerList norm_layers() {
       declared(Layer<LayerNorm>("LayerNorm", "the last axes to mean 0 and variance 1, sample by sample")
                    .size("shape", &LayerNormFields::shape, -1, "sizes of those axes")
                    .field("eps", &LayerNormFields::eps, kEps, kNotNegative)
-                   .field("affine", &LayerNormFields::affine, "with weight, and bias")
-                   .field("bias", &LayerNormFields::bias, "false: with weight alone")
+                   .field("affine", &LayerNormFields::affine, kMaybeBias)
+                   .field("bias", &LayerNormFields::bias, kBias)
                    .weight(numbers_of_shape)),
       declared(
           Layer<GroupNorm>("GroupNorm", "(N, C, ...): groups of channels to mean 0 and variance 1, sample by sample")
               .required("groups", &GroupNormFields::groups, "how many, a divisor of the channels")
               .size("channels", &GroupNormFields::channels, 1, "channels of the input")
               .field("eps", &GroupNormFields::eps, kEps, kNotNegative)
-              .field("affine", &GroupNormFields::affine, kAffine)),
+              .field("affine", &GroupNormFields::affine, kMaybeBias)
+              .field("bias", &GroupNormFields::bias, kBias)),
       instance_norm_layer<InstanceNorm1d>("InstanceNorm1d",
                                           "(N, C, L): each channel of each sample to mean 0 and variance 1"),
       instance_norm_layer<InstanceNorm2d>("InstanceNorm2d",

@@ -8,7 +8,8 @@ namespace freight::nn {
 struct BatchNormOptions {
   double eps = 1e-5;      // added to the variance
   double momentum = 0.1;  // of the running statistics: running = (1 - momentum) running + momentum batch
-  bool affine = true;     // with weight and bias
+  bool affine = true;     // with weight, and bias
+  bool bias = true;       // false: with weight alone
 };
 // (N, C) or (N, C, ...). Training: statistics of the batch, and the running ones are updated (variance unbiased, as in
 // PyTorch). Evaluation, and training where weight and bias are frozen (Variable::set_trainable): the running ones,
@@ -60,7 +61,8 @@ struct LayerNormFields : LayerNormOptions {
 };
 struct GroupNormOptions {
   double eps = 1e-5;   // added to the variance
-  bool affine = true;  // with weight and bias
+  bool affine = true;  // with weight, and bias
+  bool bias = true;    // false: with weight alone
 };
 struct GroupNormFields : GroupNormOptions {
   int64_t groups = 0, channels = 0;  // groups divide the C channels

@@ -61,7 +61,7 @@ Tensor ConvTranspose2d::forward(const Tensor& x) {
 AdaptiveAvgPool1d::AdaptiveAvgPool1d(const Fields& fields) : fields_(checked<AdaptiveAvgPool1d>(fields)) {}
 Tensor AdaptiveAvgPool1d::forward(const Tensor& x) {
   if (x.rank() != 3) trace::fail_here("AdaptiveAvgPool1d", "expected (N, C, L), got ", x.type());
-  const int64_t output = fields_.output.expand(1, "AdaptiveAvgPool1d", "output")[0];
+  const int64_t output = adaptive_extents(fields_, x, 1, "AdaptiveAvgPool1d")[0];
   return squeeze(adaptive_avg_pool2d(unsqueeze(x, 2), {1, output}), 2);
 }
 
@@ -100,13 +100,13 @@ void need_elements(const char* layer, const Tensor& x, int rank) {
 AdaptiveMaxPool1d::AdaptiveMaxPool1d(const Fields& fields) : fields_(checked<AdaptiveMaxPool1d>(fields)) {}
 Tensor AdaptiveMaxPool1d::forward(const Tensor& x) {
   need_elements("AdaptiveMaxPool1d", x, 3);
-  const int64_t output = fields_.output.expand(1, "AdaptiveMaxPool1d", "output")[0];
+  const int64_t output = adaptive_extents(fields_, x, 1, "AdaptiveMaxPool1d")[0];
   return squeeze(adaptive_maxima(unsqueeze(x, 2), 3, output), 2);
 }
 AdaptiveMaxPool2d::AdaptiveMaxPool2d(const Fields& fields) : fields_(checked<AdaptiveMaxPool2d>(fields)) {}
 Tensor AdaptiveMaxPool2d::forward(const Tensor& x) {
   need_elements("AdaptiveMaxPool2d", x, 4);
-  const Shape output = fields_.output.expand(2, "AdaptiveMaxPool2d", "output");
+  const Shape output = adaptive_extents(fields_, x, 2, "AdaptiveMaxPool2d");
   return adaptive_maxima(adaptive_maxima(x, 3, output[1]), 2, output[0]);
 }
 
@@ -238,7 +238,8 @@ std::shared_ptr<const LayerType> transposed_layer(const char* name, const char* 
 
 template <class Pool>
 std::shared_ptr<const LayerType> adaptive_layer(const char* name, const char* doc) {
-  return declared(Layer<Pool>(name, doc).required("output", &AdaptivePoolFields::output, "sizes of the result"));
+  return declared(Layer<Pool>(name, doc).required("output", &AdaptivePoolFields::output,
+                                                  "sizes of the result; 0: that of the input", kNotNegative));
 }
 
 }  // namespace

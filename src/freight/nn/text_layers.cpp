@@ -21,7 +21,7 @@ Tensor EmbeddingBag::forward(const Tensor& x) {
   if (x.rank() != 2 || is_floating(x.dtype())) {
     trace::fail_here("EmbeddingBag", "expected tokens (N, T), got ", x.type());
   }
-  const Tensor given = embedding(x, weight, fields_.padding_idx);  // (N, T, W)
+  const Tensor given = embedding(x, weight, {.padding_idx = fields_.padding_idx});  // (N, T, W)
   if (fields_.padding_idx < 0) return mean(given, 1);
   const Tensor rows = cast(given, wide(given.dtype()));                       // 16 bits cannot count far
   const Tensor kept = cast(not_equal(x, fields_.padding_idx), rows.dtype());  // (N, T)

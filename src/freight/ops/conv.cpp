@@ -78,16 +78,16 @@ Shape spatial_extents(const Tensor& weight) {
   return s;
 }
 
-Tensor conv(const char* op, int spatial, const Tensor& in, const In& w, const ConvOptions& o) {
-  const Tensor weight = ops::get(w, op);
-  need_rank(in, spatial, op);
-  const ConvAttrs a = conv_attrs(op, spatial, o);
-  need_small(op, in, spatial_extents(weight), a.dilation, a);
-  return ops::one(Op::conv, a, {in, weight});
-}
-
-Tensor with_bias(const Tensor& y, const In& bias, const char* op) {
-  return ops::named(op, [&] { return y + ops::per_channel(ops::get(bias, op), y, op); });
+// `bias` is null where there is none.
+Tensor conv(const char* op, int spatial, const In& x, const In& w, const In* bias, const ConvOptions& o) {
+  return batched(x, spatial, op, [&](const Tensor& in) {
+    const Tensor weight = ops::get(w, op);
+    need_rank(in, spatial, op);
+    const ConvAttrs a = conv_attrs(op, spatial, o);
+    need_small(op, in, spatial_extents(weight), a.dilation, a);
+    const Tensor y = ops::one(Op::conv, a, {in, weight});
+    return bias ? ops::named(op, [&] { return y + ops::per_channel(ops::get(*bias, op), y, op); }) : y;
+  });
 }
 
 // How far the last window that begins inside of the padded image reaches beyond it (PyTorch's ceil_mode).
@@ -142,9 +142,21 @@ Pooled max_pool(const char* user_name, int spatial, const In& x, const PoolOptio
   return {y[0], y[1]};
 }
 
+Tensor avg_pool(const char* user_name, int spatial, const Tensor& in, const PoolOptions& o);
+
+// Averages of integers are rounded toward zero, as in PyTorch. In f64 sums up to 2^50 are exact; a quotient that is
+// closer to a whole number than the next fraction with the divisor is that number.
+Tensor whole_averages(const char* user_name, int spatial, const Tensor& in, const PoolOptions& o) {
+  const double most = o.divisor != 0 ? static_cast<double>(std::abs(o.divisor))
+                                     : static_cast<double>(o.kernel.expand(spatial, user_name, "kernel").numel());
+  const Tensor mean = avg_pool(user_name, spatial, cast(in, DType::f64), o), near = round(mean);
+  return cast(where(abs(mean - near) < 0.5 / most, near, trunc(mean)), in.dtype());
+}
+
 // Padding counts in the divisor of an average, if asked for; the overhang never does. Where both meet, the padding
 // becomes part of the image, and the average is that of the elements inside.
 Tensor avg_pool(const char* user_name, int spatial, const Tensor& in, const PoolOptions& o) {
+  if (is_integer(in.dtype())) return whole_averages(user_name, spatial, in, o);
   PoolAttrs a = pool_attrs(user_name, spatial, in, o);
   const Shape over = overhangs(a, in.shape(), o.ceil_mode), none = Shape::filled(spatial, 0);
   if (o.divisor != 0) {  // means over whole windows are sums by another number
@@ -172,19 +184,13 @@ Tensor avg_pool(const char* user_name, int spatial, const Tensor& in, const Pool
 
 }  // namespace
 
-Tensor conv1d(const In& x, const In& w, const ConvOptions& o) {
-  return batched(x, 1, "conv1d", [&](const Tensor& in) { return conv("conv1d", 1, in, w, o); });
-}
-Tensor conv2d(const In& x, const In& w, const ConvOptions& o) {
-  return batched(x, 2, "conv2d", [&](const Tensor& in) { return conv("conv2d", 2, in, w, o); });
-}
+Tensor conv1d(const In& x, const In& w, const ConvOptions& o) { return conv("conv1d", 1, x, w, nullptr, o); }
+Tensor conv2d(const In& x, const In& w, const ConvOptions& o) { return conv("conv2d", 2, x, w, nullptr, o); }
 Tensor conv1d(const In& x, const In& w, const In& bias, const ConvOptions& o) {
-  return batched(x, 1, "conv1d",
-                 [&](const Tensor& in) { return with_bias(conv("conv1d", 1, in, w, o), bias, "conv1d"); });
+  return conv("conv1d", 1, x, w, &bias, o);
 }
 Tensor conv2d(const In& x, const In& w, const In& bias, const ConvOptions& o) {
-  return batched(x, 2, "conv2d",
-                 [&](const Tensor& in) { return with_bias(conv("conv2d", 2, in, w, o), bias, "conv2d"); });
+  return conv("conv2d", 2, x, w, &bias, o);
 }
 
 namespace {

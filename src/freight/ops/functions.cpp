@@ -80,7 +80,6 @@ void reductions(FunctionList& t) {
   t.takes(types_of(Op::ne));
   t.add("any", Reducing(any), "bool: true if any element differs from 0", over);
   t.add("all", Reducing(all), "bool: true if all elements differ from 0", over);
-  t.takes(kFloating);
   t.takes(kNumber);
   t.add("logsumexp", Reducing(logsumexp), "ln(sum(exp(x))), with the maximum subtracted first; of integers in f32",
         over);
@@ -156,14 +155,15 @@ void indexing(FunctionList& t) {
   t.add("scatter_elements", scatter_elements, "the same with one element per index along the axis",
         {"x", index, "updates", {"axis", -1}});
   t.add("index_put", index_put, "x with `updates` at the elements that the indices of its first axes name together",
-        {"x", Named("indices").of(kInteger), "updates"});
+        {"x", Named("indices").of(kInteger | kBool), "updates"});
   t.add("update_slice", update_slice, "x with `updates` from `start` on along the axis; start may be a tensor",
         {"x", "updates", Named("start").of(kInteger), {"axis", 0}});
   t.add("one_hot", one_hot, "index (...) -> (..., depth): 1 at the index, 0 elsewhere",
         {index, "depth", {"dtype", DType::f32}});
   t.add("bincount", bincount, "(size), i64: how often each number occurs", {index, "size"});
-  t.add("embedding", embedding, "rows of the table; the row padding_idx, if not negative, receives no gradient",
-        {index, Named("table").of(types_of(Op::embedding)), {"padding_idx", -1}});
+  t.add("embedding", embedding,
+        "rows of the table, those longer than max_norm scaled down; the row padding_idx receives no gradient",
+        {index, Named("table").of(types_of(Op::embedding))});
   t.add_on_host("nonzero", nonzero,
                 "per axis i32 (N): the places of elements that are not 0, row-major; no compiled step", {"x"});
   t.header("sort.h");
@@ -176,10 +176,11 @@ void indexing(FunctionList& t) {
   t.add("searchsorted", searchsorted, "i32: where values belong in `sorted` (N), left or right of equal ones",
         {"sorted", "values", {"side", Side::left}});
   t.takes(kAll);
-  t.add_on_host(
-      "unique", unique,
-      "distinct elements, ascending; their first places, each element's place among them, counts; no compiled step",
-      {"x"});
+  t.add_on_host("unique", unique,
+                "distinct elements, or slices along an axis, ascending; their first places, the place of each among "
+                "them, counts; "
+                "no compiled step",
+                {"x"});
 }
 
 void contractions(FunctionList& t) {
@@ -272,9 +273,10 @@ void convolutions(FunctionList& t) {
   t.add("max_pool1d_with_indices", max_pool1d_with_indices, "max_pool1d, and the place of each maximum in x", {"x"});
   t.add("max_pool2d_with_indices", max_pool2d_with_indices,
         "max_pool2d, and the place of each maximum in its image, row by row", {"x"});
-  t.takes(types_of(Op::avg_pool));
-  t.add("avg_pool1d", avg_pool1d, "the mean of each window of x (N, C, L)", {"x"});
-  t.add("avg_pool2d", avg_pool2d, "the mean of each window of x (N, C, H, W)", {"x"});
+  t.takes(types_of(Op::avg_pool) | kInteger);
+  t.add("avg_pool1d", avg_pool1d, "the mean of each window of x (N, C, L); of integers rounded toward zero", {"x"});
+  t.add("avg_pool2d", avg_pool2d, "the mean of each window of x (N, C, H, W); of integers rounded toward zero", {"x"});
+  t.takes(types_of(Op::adaptive_avg_pool));
   t.add("adaptive_avg_pool2d", adaptive_avg_pool2d, "means of windows that make a result (N, C, *output)",
         {"x", {"output", 1}});
 }

@@ -7,6 +7,7 @@
 
 #include "freight/ops/common.h"
 #include "freight/ops/elementwise.h"
+#include "freight/ops/linalg.h"
 #include "freight/ops/random.h"
 #include "freight/ops/shape.h"
 #include "freight/trace/number.h"
@@ -21,7 +22,12 @@ Tensor pick(Op op, const In& x, const In& index, int64_t axis) {
 }  // namespace
 
 Tensor gather(const In& x, const In& index, Axis axis) { return pick(Op::gather, x, index, axis); }
-Tensor gather_elements(const In& x, const In& index, Axis axis) { return pick(Op::gather_elements, x, index, axis); }
+Tensor gather_elements(const In& x, const In& index, Axis axis) {
+  const Frame frame(x.where, "gather_elements");
+  const Tensor t = ops::get(x, "gather_elements"), i = ops::get(index, "gather_elements");
+  const bool nothing = i.numel() == 0 && i.rank() != t.rank() && is_integer(i.dtype());
+  return nothing ? trace::constant(0, {t.dtype(), i.shape()}) : pick(Op::gather_elements, t, i, axis);
+}
 
 Tensor scatter_add(const In& index, const In& updates, WholeNumber size, Axis axis) {
   const Frame frame(index.where, "scatter_add");
@@ -75,9 +81,25 @@ Tensor one_hot(const In& index, WholeNumber depth, DType dtype) {
   return ops::one(Op::one_hot, OneHotAttrs{depth, dtype}, {ops::get(index, "one_hot")});
 }
 
-Tensor embedding(const In& index, const In& table, WholeNumber padding_idx) {
-  const Frame frame(index.where, "embedding");
-  return ops::one(Op::embedding, EmbeddingAttrs{padding_idx}, ops::all("embedding", index, table));
+Tensor embedding(const In& index, const In& table, const EmbeddingRowOptions& options) {
+  constexpr const char* kName = "embedding";
+  const Frame frame(index.where, kName);
+  if (options.max_norm && !(*options.max_norm >= 0)) {
+    ops::fail_here(kName, "max_norm must not be negative: got ", *options.max_norm);
+  }
+  const Tensor i = ops::get(index, kName), t = ops::get(table, kName);
+  Tensor rows = ops::one(Op::embedding, EmbeddingAttrs{options.padding_idx}, {i, t});  // (..., width)
+  return ops::named(kName, [&] {
+    if (options.scale_grad_by_freq) {
+      const Tensor counts = unsqueeze(gather(bincount(i, t.dim(0)), i), -1);  // (..., 1)
+      rows = on_gradient(rows, [counts](const Tensor& g) { return g / cast(counts, g.dtype()); });
+    }
+    if (!options.max_norm) return rows;
+    const Tensor fixed = stop_gradient(rows), wider = cast(fixed, wide(t.dtype()));
+    const Tensor length = vector_norm(wider, -1, {.ord = options.norm_type, .keep = Keep::yes});
+    const Tensor scale = where(length > *options.max_norm, *options.max_norm / (length + 1e-7), 1.0);
+    return cast(wider * scale, t.dtype()) + (rows - fixed);  // a difference of 0, which has the gradient of the rows
+  });
 }
 
 namespace {
@@ -96,9 +118,7 @@ Tensor draw(Op op, const Shape& shape, const char* user_name) {
   ops::need_extents(shape, user_name);
   return drawn([&](int64_t stream, const Tensor& key) { return ops::one(op, RandomAttrs{shape, stream}, {key}); });
 }
-}  // namespace
 
-namespace {
 // The largest draw, 1 - 2^-24, becomes this in [lo, hi): rounded once or twice, as a backend does it, the larger.
 float largest_draw(double lo, double hi) {
   const auto scale = static_cast<float>(hi - lo), start = static_cast<float>(lo);

@@ -50,9 +50,9 @@ Tensor places_of(const Tensor& mask) {
   return ops::made_on_host(Array::of(places, {n}), mask);
 }
 
+int axes_taken(const Tensor& index) { return ops::get(index, kIndexing).dtype() == DType::boolean ? index.rank() : 1; }
 int axes_taken(const Index& index) {
-  if (const auto* t = std::get_if<Tensor>(&index.is))
-    return ops::get(*t, kIndexing).dtype() == DType::boolean ? t->rank() : 1;
+  if (const auto* t = std::get_if<Tensor>(&index.is)) return axes_taken(*t);
   return std::holds_alternative<Ellipsis>(index.is) || std::holds_alternative<NewAxis>(index.is) ? 0 : 1;
 }
 
@@ -96,47 +96,21 @@ Tensor checked(const Tensor& index, int64_t extent) {
   return cast(ops::one(Op::check_index, RowsAttrs{extent}, {from_front}), DType::i64);
 }
 
-// One element per index: the picked axes become the indices' shape.
-Tensor picked(const Tensor& t, const Picks& picks) {
-  const auto count = static_cast<int>(picks.each.size());
+// The numbers of the picked elements among those of the picked axes in row-major order; indices broadcast.
+Tensor joined(const Tensor& t, const Picks& picks) {
   Tensor flat;
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0; i < static_cast<int>(picks.each.size()); ++i) {
     const int64_t extent = t.shape()[picks.first + i];
     const Tensor index = checked(picks.each[static_cast<size_t>(i)], extent);
-    flat = i == 0 ? index : flat * extent + index;  // they broadcast
+    flat = i == 0 ? index : flat * extent + index;
   }
-  return gather(ops::reshaped(t, with_axes_joined(t.shape(), picks.first, count)), flat, picks.first);
+  return flat;
 }
 
-}  // namespace
-
-Tensor index_put(const In& x, const TensorList& indices, const In& updates, SourceLine at) {
-  constexpr const char* kName = "index_put";
-  const Frame frame(at, kName);
-  const Tensor t = ops::get(x, kName);
-  const std::vector<Tensor> each = ops::tensors_of(indices, kName);
-  const auto count = static_cast<int>(each.size());
-  if (count == 0 || count > t.rank()) {
-    fail_here(kName, "expected indices for 1 to ", t.rank(), " axes of ", t.type(), ", got ", count);
-  }
-  return ops::named(kName, [&] {
-    Tensor flat;
-    for (int i = 0; i < count; ++i) {
-      const Tensor& index = each[static_cast<size_t>(i)];
-      if (!is_integer(index.dtype())) fail_here(kName, "indices must be integers: got ", index.type());
-      const Tensor from_front = checked(index, t.shape()[i]);
-      flat = i == 0 ? from_front : flat * t.shape()[i] + from_front;  // they broadcast
-    }
-    Shape picks = flat.shape();
-    for (int i = count; i < t.rank(); ++i) picks.push_back(t.shape()[i]);
-    const Tensor u =
-        updates.is_number ? full(picks, updates, t.dtype()) : broadcast_to(ops::get(updates, kName), picks);
-    const Tensor rows = ops::reshaped(t, with_axes_joined(t.shape(), 0, count));
-    return ops::reshaped(scatter(rows, flat, u), t.shape());
-  });
+// The tensor with the picked axes as one.
+Tensor with_picks_joined(const Tensor& t, const Picks& picks) {
+  return ops::reshaped(t, with_axes_joined(t.shape(), picks.first, static_cast<int>(picks.each.size())));
 }
-
-namespace {
 
 void add_pick(Picks& picks, Tensor& t, int axis, const Tensor& index, const Type& x) {
   if (picks.closed || picks.lone_before)
@@ -160,6 +134,31 @@ void add_pick(Picks& picks, Tensor& t, int axis, const Tensor& index, const Type
 }
 
 }  // namespace
+
+Tensor index_put(const In& x, const TensorList& indices, const In& updates, const IndexPutOptions& options,
+                 SourceLine at) {
+  constexpr const char* kName = "index_put";
+  const Frame frame(at, kName);
+  const Tensor given = ops::get(x, kName);
+  const std::vector<Tensor> each = ops::tensors_of(indices, kName);
+  int count = 0;  // of the axes that they name
+  for (const Tensor& index : each) count += axes_taken(index);
+  if (count == 0 || count > given.rank()) {
+    fail_here(kName, "expected indices for 1 to ", given.rank(), " axes of ", given.type(), ", got ", count);
+  }
+  return ops::named(kName, [&] {
+    Tensor t = given;  // the axes of a mask become one
+    Picks picks;
+    for (const Tensor& index : each) add_pick(picks, t, static_cast<int>(picks.each.size()), index, given.type());
+    const Tensor places = joined(t, picks), rows = with_picks_joined(t, picks);
+    Shape shape = places.shape();
+    for (int i = 1; i < rows.rank(); ++i) shape.push_back(rows.shape()[i]);
+    const Tensor u =
+        updates.is_number ? full(shape, updates, t.dtype()) : broadcast_to(ops::get(updates, kName), shape);
+    const Tensor y = options.accumulate ? rows + scatter_add(places, u, rows.dim(0)) : scatter(rows, places, u);
+    return ops::reshaped(y, given.shape());
+  });
+}
 
 Index::Index(const Slice& s, SourceLine line) : is(s), where(line) {}
 Index::Index(Ellipsis e, SourceLine line) : is(e), where(line) {}
@@ -195,7 +194,7 @@ const Tensor Tensor::operator[](std::initializer_list<Index> indices) const {
     }
     ++axis;
   }
-  return picks.each.empty() ? t : picked(t, picks);
+  return picks.each.empty() ? t : gather(with_picks_joined(t, picks), joined(t, picks), picks.first);
 }
 
 const Tensor Tensor::operator[](const Index& index) const { return (*this)[{index}]; }

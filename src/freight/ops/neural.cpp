@@ -142,13 +142,6 @@ bool lone_sample(const Tensor& x, const Tensor& target) {
   return x.rank() == 1 && target.rank() == (is_floating(target.dtype()) ? 1 : 0);
 }
 
-// Such a sample as a batch of one: loss(x (1, C), target); its loss without the axis again, where it is not reduced.
-template <class Loss>
-Tensor of_lone_sample(const Tensor& x, const Tensor& target, Reduction reduction, const Loss& loss) {
-  const Tensor y = loss(unsqueeze(x, 0), unsqueeze(target, 0));
-  return reduction == Reduction::none ? squeeze(y, 0) : y;
-}
-
 // The shape of the targets of x (N, C, d1, ...), one for each place: (N, d1, ...).
 Shape target_shape(const Tensor& x) {
   Shape s = x.shape();
@@ -162,9 +155,13 @@ Tensor rows_of_places(const Tensor& x) {
   perm.push_back(1);
   return reshape(permute(x, perm), {target_shape(x).numel(), x.dim(1)});
 }
-// The `loss` of x (N, C, d1, ...) and its targets, each place a row.
+// The `loss` of x (N, C, d1, ...) and its targets, each place a row; or of one sample, which is a batch of one row.
 template <class F>
-Tensor by_places(const Tensor& x, const Tensor& target, Reduction reduction, const char* op, const F& loss) {
+Tensor as_rows(const Tensor& x, const Tensor& target, Reduction reduction, const char* op, const F& loss) {
+  if (x.rank() == 1) {
+    const Tensor y = loss(unsqueeze(x, 0), unsqueeze(target, 0));
+    return reduction == Reduction::none ? squeeze(y, 0) : y;
+  }
   const bool soft = is_floating(target.dtype());
   if (soft ? target.shape() != x.shape() : target.shape() != target_shape(x)) {
     ops::fail_here(op, "expected (N, C, d1, ...) and (N, d1, ...) integer classes, got ", x.type(), " and ",
@@ -183,13 +180,9 @@ Tensor cross_entropy(const In& logits, const In& target, const CrossEntropyOptio
   if (!(s >= 0 && s < 1)) ops::fail_here("cross_entropy", "label smoothing out of range: expected 0 <= s < 1, got ", s);
   const Tensor given = ops::get(logits, "cross_entropy"), t = ops::get(target, "cross_entropy");
   const bool soft = is_floating(t.dtype()), weighted = options.weight.defined();
-  if (lone_sample(given, t)) {
-    return of_lone_sample(given, t, options.reduction,
-                          [&](const Tensor& x, const Tensor& row) { return cross_entropy(x, row, options); });
-  }
-  if (given.rank() > 2) {
-    return by_places(given, t, options.reduction, "cross_entropy",
-                     [&](const Tensor& x, const Tensor& rows) { return cross_entropy(x, rows, options); });
+  if (lone_sample(given, t) || given.rank() > 2) {
+    return as_rows(given, t, options.reduction, "cross_entropy",
+                   [&](const Tensor& x, const Tensor& rows) { return cross_entropy(x, rows, options); });
   }
   if (weighted) need_class_weights(options.weight, given, "cross_entropy");
   if (soft && options.ignore_index) {
@@ -217,13 +210,9 @@ Tensor nll_loss(const In& log_probabilities, const In& target, const NllOptions&
   constexpr const char* kName = "nll_loss";
   const Frame frame(log_probabilities.where, kName);
   const Tensor p = ops::get(log_probabilities, kName), t = ops::get(target, kName);
-  if (lone_sample(p, t)) {
-    return of_lone_sample(p, t, options.reduction,
-                          [&](const Tensor& x, const Tensor& row) { return nll_loss(x, row, options); });
-  }
-  if (p.rank() > 2) {
-    return by_places(p, t, options.reduction, kName,
-                     [&](const Tensor& x, const Tensor& rows) { return nll_loss(x, rows, options); });
+  if (lone_sample(p, t) || p.rank() > 2) {
+    return as_rows(p, t, options.reduction, kName,
+                   [&](const Tensor& x, const Tensor& rows) { return nll_loss(x, rows, options); });
   }
   ops::need_floating(p, kName);
   need_labels(p, t, kName);
@@ -243,25 +232,19 @@ Tensor nll_loss(const In& log_probabilities, const In& target, const NllOptions&
   });
 }
 
-Tensor mse_loss(const In& a, const In& b, Reduction reduction) {
-  const Frame frame(a.where, "mse_loss");
-  need_equal_shapes(a, b, "mse_loss");
-  return ops::named("mse_loss", [&] {
-    const Compared c = compared(a, b, "mse_loss");
-    return c.rounded(reduced(square(c.a - c.b), reduction));
-  });
-}
-
-Tensor l1_loss(const In& a, const In& b, Reduction reduction) {
-  const Frame frame(a.where, "l1_loss");
-  need_equal_shapes(a, b, "l1_loss");
-  return ops::named("l1_loss", [&] {
-    const Compared c = compared(a, b, "l1_loss");
-    return c.rounded(reduced(abs(c.a - c.b), reduction));
-  });
-}
-
 namespace {
+
+// The mean, the sum or all of loss(a, b), pair by pair.
+template <class Loss>
+Tensor of_pairs(const char* op, const In& a, const In& b, Reduction reduction, const Loss& loss) {
+  const Frame frame(a.where, op);
+  need_equal_shapes(a, b, op);
+  return ops::named(op, [&] {
+    const Compared c = compared(a, b, op);
+    return c.rounded(reduced(loss(c.a, c.b), reduction));
+  });
+}
+
 // The distance below `bend` squared and halved over it, beyond it less half of it.
 Tensor bent(const In& a, const In& b, double bend) {
   const Tensor distance = abs(a - b);
@@ -269,26 +252,27 @@ Tensor bent(const In& a, const In& b, double bend) {
   const Tensor near = minimum(distance, bend);
   return square(near) * (0.5 / bend) + (distance - near);
 }
+
 }  // namespace
+
+Tensor mse_loss(const In& a, const In& b, Reduction reduction) {
+  return of_pairs("mse_loss", a, b, reduction, [](const In& x, const In& y) { return square(x - y); });
+}
+
+Tensor l1_loss(const In& a, const In& b, Reduction reduction) {
+  return of_pairs("l1_loss", a, b, reduction, [](const In& x, const In& y) { return abs(x - y); });
+}
 
 Tensor smooth_l1_loss(const In& a, const In& b, double beta, Reduction reduction) {
   const Frame frame(a.where, "smooth_l1_loss");
-  need_equal_shapes(a, b, "smooth_l1_loss");
   if (!(beta >= 0)) ops::fail_here("smooth_l1_loss", "beta must not be negative: got ", beta);
-  return ops::named("smooth_l1_loss", [&] {
-    const Compared c = compared(a, b, "smooth_l1_loss");
-    return c.rounded(reduced(bent(c.a, c.b, beta), reduction));
-  });
+  return of_pairs("smooth_l1_loss", a, b, reduction, [&](const In& x, const In& y) { return bent(x, y, beta); });
 }
 
 Tensor huber_loss(const In& a, const In& b, double delta, Reduction reduction) {
   const Frame frame(a.where, "huber_loss");
-  need_equal_shapes(a, b, "huber_loss");
   if (!(delta > 0)) ops::fail_here("huber_loss", "delta must be positive: got ", delta);
-  return ops::named("huber_loss", [&] {
-    const Compared c = compared(a, b, "huber_loss");
-    return c.rounded(reduced(bent(c.a, c.b, delta) * delta, reduction));
-  });
+  return of_pairs("huber_loss", a, b, reduction, [&](const In& x, const In& y) { return bent(x, y, delta) * delta; });
 }
 
 Tensor kl_div(const In& log_probabilities, const In& target, const KlDivOptions& options) {

@@ -157,6 +157,16 @@ Tensor roll(const In& x, WholeNumber shift, Axis axis) {
   return concat({narrow(t, i, n - back, back), narrow(t, i, 0, n - back)}, i);
 }
 
+namespace {
+// `times` copies along the axis: of the whole axis (`at` is the axis), or of each element (`at` is the next one).
+Tensor copies(const Tensor& t, int axis, int at, int64_t times) {
+  Shape wide = t.shape(), result = t.shape();
+  wide.insert(at, times);
+  result[axis] *= times;
+  return reshape(broadcast_to(unsqueeze(t, at), wide), result);
+}
+}  // namespace
+
 Tensor repeat(const In& x, const std::vector<int64_t>& times, Axis axis) {
   const auto [frame, t] = ops::enter(x, "repeat");
   const int i = axis_of(axis, t.type(), "repeat");
@@ -164,12 +174,7 @@ Tensor repeat(const In& x, const std::vector<int64_t>& times, Axis axis) {
   for (const int64_t count : times) {
     if (count < 0) fail_here("repeat", "expected times of 0 or more, got ", count);
   }
-  if (times.size() == 1) {
-    Shape wide = t.shape(), result = t.shape();
-    wide.insert(i + 1, times[0]);
-    result[i] *= times[0];
-    return reshape(broadcast_to(unsqueeze(t, i + 1), wide), result);
-  }
+  if (times.size() == 1) return copies(t, i, i + 1, times[0]);
   if (static_cast<int64_t>(times.size()) != n)
     fail_here("repeat", "expected times for ", n, " elements of axis ", i, " of ", t.type(), ", got ", times.size());
   std::vector<int64_t> places;
@@ -186,11 +191,7 @@ Tensor tile(const In& x, const Shape& times) {
   for (int k = 0; k < times.rank(); ++k) {
     const int i = t.rank() - times.rank() + k;
     if (times[k] < 0) fail_here("tile", "expected times of 0 or more, got ", times);
-    if (times[k] == 1) continue;
-    Shape wide = t.shape(), result = t.shape();
-    wide.insert(i, times[k]);
-    result[i] *= times[k];
-    t = reshape(broadcast_to(unsqueeze(t, i), wide), result);
+    if (times[k] != 1) t = copies(t, i, i, times[k]);
   }
   return t;
 }

@@ -19,42 +19,20 @@ using Kind = Parameter::Kind;
 // The words for the values of an enumeration, from 0 on.
 template <class E>
 struct Words;
-template <>
-struct Words<GeluKind> {
-  static constexpr const char* kType = "GeluKind";
-  static constexpr std::array kNames = {"erf", "tanh"};
-};
-template <>
-struct Words<Reduction> {
-  static constexpr const char* kType = "Reduction";
-  static constexpr std::array kNames = {"mean", "sum", "none"};
-};
-template <>
-struct Words<Side> {
-  static constexpr const char* kType = "Side";
-  static constexpr std::array kNames = {"left", "right"};
-};
-template <>
-struct Words<Order> {
-  static constexpr const char* kType = "Order";
-  static constexpr std::array kNames = {"ascending", "descending"};
-};
-
-template <>
-struct Words<Assume> {
-  static constexpr const char* kType = "Assume";
-  static constexpr std::array kNames = {"gen", "pos", "sym", "upper_triangular", "lower_triangular"};
-};
-template <>
-struct Words<QrMode> {
-  static constexpr const char* kType = "QrMode";
-  static constexpr std::array kNames = {"reduced", "complete"};
-};
-template <>
-struct Words<MatrixOrder> {
-  static constexpr const char* kType = "MatrixOrder";
-  static constexpr std::array kNames = {"fro", "nuc", "one", "two", "inf", "minus_one", "minus_two", "minus_inf"};
-};
+#define FREIGHT_WORDS(E, ...)                           \
+  template <>                                           \
+  struct Words<E> {                                     \
+    static constexpr const char* kType = #E;            \
+    static constexpr std::array kNames = {__VA_ARGS__}; \
+  };
+FREIGHT_WORDS(GeluKind, "erf", "tanh")
+FREIGHT_WORDS(Reduction, "mean", "sum", "none")
+FREIGHT_WORDS(Side, "left", "right")
+FREIGHT_WORDS(Order, "ascending", "descending")
+FREIGHT_WORDS(Assume, "gen", "pos", "sym", "upper_triangular", "lower_triangular")
+FREIGHT_WORDS(QrMode, "reduced", "complete")
+FREIGHT_WORDS(MatrixOrder, "fro", "nuc", "one", "two", "inf", "minus_one", "minus_two", "minus_inf")
+#undef FREIGHT_WORDS
 
 // A field of an options struct, or of a struct of results; of a tensor among options its element types.
 template <class M>
@@ -95,6 +73,10 @@ FREIGHT_OPTIONS(NllOptions, FREIGHT_OPTION(reduction), FREIGHT_OPTION(ignore_ind
 FREIGHT_OPTIONS(BceOptions, FREIGHT_OPTION(reduction), FREIGHT_OPTION(weight), FREIGHT_OPTION(pos_weight))
 FREIGHT_OPTIONS(KlDivOptions, FREIGHT_OPTION(reduction), FREIGHT_OPTION(log_target))
 FREIGHT_OPTIONS(NormOptions, FREIGHT_OPTION(p), FREIGHT_OPTION(keep))
+FREIGHT_OPTIONS(IndexPutOptions, FREIGHT_OPTION(accumulate))
+FREIGHT_OPTIONS(EmbeddingRowOptions, FREIGHT_OPTION(padding_idx), FREIGHT_OPTION(max_norm), FREIGHT_OPTION(norm_type),
+                FREIGHT_OPTION(scale_grad_by_freq))
+FREIGHT_OPTIONS(UniqueOptions, FREIGHT_OPTION(axis))
 FREIGHT_OPTIONS(VarOptions, FREIGHT_OPTION(correction), FREIGHT_OPTION(keep))
 FREIGHT_OPTIONS(AttentionOptions, FREIGHT_OPTION(causal), FREIGHT_OPTION(scale),
                 FREIGHT_OPTION_OF(lengths, dtypes::kInteger),
@@ -226,23 +208,19 @@ struct ValueReader {
       if (const auto* whole = std::get_if<int64_t>(&a)) return In(*whole, at);
       if (const auto* number = std::get_if<double>(&a)) return In(*number, at);
       return In(std::get<Tensor>(a), at);
-    } else if constexpr (std::is_same_v<V, std::optional<In>>) {
-      return std::holds_alternative<NotGiven>(a) ? V() : V(convert<In>(a));
+    } else if constexpr (requires { V().has_value(); }) {  // std::optional
+      return std::holds_alternative<NotGiven>(a) ? V() : V(convert<typename V::value_type>(a));
     } else if constexpr (std::is_same_v<V, Tensor>) {
       return std::holds_alternative<NotGiven>(a) ? V() : std::get<Tensor>(a);
     } else if constexpr (std::is_same_v<V, TensorList>) {
       return TensorList(std::get<std::vector<Tensor>>(a));
-    } else if constexpr (std::is_same_v<V, std::optional<int64_t>>) {
-      return std::holds_alternative<NotGiven>(a) ? V() : V(std::get<int64_t>(a));
     } else if constexpr (std::is_same_v<V, Axes> || std::is_same_v<V, Extents>) {
       if (const auto* one = std::get_if<int64_t>(&a)) return V(*one);
       const auto& list = std::get<std::vector<int64_t>>(a);
       if constexpr (std::is_same_v<V, Axes>) return Axes(list);
       if constexpr (std::is_same_v<V, Extents>) return Extents(Shape(list));
-    } else if constexpr (std::is_same_v<V, Axis>) {
-      return Axis(std::get<int64_t>(a));
-    } else if constexpr (std::is_same_v<V, WholeNumber>) {
-      return WholeNumber(std::get<int64_t>(a));
+    } else if constexpr (std::is_same_v<V, Axis> || std::is_same_v<V, WholeNumber>) {
+      return V(std::get<int64_t>(a));
     } else if constexpr (std::is_same_v<V, Shape>) {
       return Shape(std::get<std::vector<int64_t>>(a));
     } else if constexpr (std::is_same_v<V, Keep>) {
@@ -250,8 +228,6 @@ struct ValueReader {
     } else if constexpr (std::is_same_v<V, double>) {
       const auto* whole = std::get_if<int64_t>(&a);
       return whole ? static_cast<double>(*whole) : std::get<double>(a);
-    } else if constexpr (std::is_same_v<V, std::optional<double>>) {
-      return std::holds_alternative<NotGiven>(a) ? V() : V(convert<double>(a));
     } else if constexpr (requires { Words<V>::kType; }) {
       const auto& names = Words<V>::kNames;
       return static_cast<V>(std::find(names.begin(), names.end(), std::get<std::string>(a)) - names.begin());

@@ -1,6 +1,8 @@
 // Order along one axis. Equal elements keep their order; NaN counts as larger than all numbers, as in PyTorch. Indices
 // are i32. Gradients go back to the elements that were taken. Errors: Error(usage) naming axis and type.
 #pragma once
+#include <optional>
+
 #include "freight/ops/options.h"
 #include "freight/trace/tensor.h"
 #include "freight/trace/variable.h"
@@ -26,15 +28,19 @@ Sorted topk(const In& x, WholeNumber k, Axis axis = -1, Order order = Order::des
 // belongs at the end.
 Tensor searchsorted(const In& sorted, const In& values, Side side = Side::left);
 
-// The distinct elements of a tensor.
+// Settings of unique.
+struct UniqueOptions {
+  std::optional<int64_t> axis = std::nullopt;  // compares the slices at each index of this axis; none: single elements
+};
+// The distinct elements of a tensor, or its distinct slices, ordered by the first of their elements that differ.
 struct Unique {
-  Tensor values;   // (N), ascending; each NaN is distinct from all others, and last
-  Tensor indices;  // (N), i32: the first place of each among the elements in row-major order
-  Tensor inverse;  // of the shape of x, i32: values[inverse] = x
+  Tensor values;   // (N), ascending; each NaN is distinct from all others, and last. Slices: x with N on the axis
+  Tensor indices;  // (N), i32: the first place of each among the elements in row-major order, or on the axis
+  Tensor inverse;  // of the shape of x, or (extent of the axis), i32: values[inverse] = x
   Tensor counts;   // (N), i64: how often each occurs
 };
 // Complex numbers are ordered by their real parts, then by their imaginary ones. The host reads the elements: refused
 // in a compiled step, where shapes do not depend on them.
-Unique unique(const In& x);
+Unique unique(const In& x, const UniqueOptions& options = {});
 
 }  // namespace freight

@@ -62,17 +62,33 @@ void with_elements(const Array& x, const F& f) {
 
 }  // namespace
 
-Unique unique(const In& x) {
+Unique unique(const In& x, const UniqueOptions& options) {
   const auto [frame, t] = ops::enter(x, "unique");
-  const Array elements = read(t, "unique");
-  const int64_t n = elements.numel();
+  const bool slices = options.axis.has_value();
+  const int axis = slices ? ops::axis_of(*options.axis, t.type(), "unique") : 0;
+  Shape slices_first{axis};
+  for (int i = 0; i < t.rank(); ++i) {
+    if (i != axis) slices_first.push_back(i);
+  }
+  const Array elements = read(axis == 0 ? t : permute(t, slices_first), "unique");
+  // There are n single elements, or n slices of `width` elements, to compare.
+  const int64_t n = slices ? t.dim(axis) : t.numel(), width = slices && n > 0 ? t.numel() / n : 1;
   std::vector<int32_t> order(static_cast<size_t>(n)), first, inverse(static_cast<size_t>(n));
   std::vector<int64_t> counts;
   std::iota(order.begin(), order.end(), 0);
   with_elements(elements, [&](const auto& at) {
-    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return before(at(a), at(b)); });
+    // The number of elements in which slices a and b are equal before one differs.
+    const auto equal_up_to = [&](int64_t a, int64_t b) {
+      int64_t i = 0;
+      while (i < width && at(a * width + i) == at(b * width + i)) ++i;
+      return i;
+    };
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+      const int64_t i = equal_up_to(a, b);
+      return i < width && before(at(a * width + i), at(b * width + i));
+    });
     for (size_t i = 0; i < order.size(); ++i) {
-      const bool repeated = i > 0 && at(order[i]) == at(order[i - 1]);
+      const bool repeated = i > 0 && equal_up_to(order[i], order[i - 1]) == width;
       if (!repeated) {
         first.push_back(order[i]);
         counts.push_back(0);
@@ -83,7 +99,8 @@ Unique unique(const In& x) {
   });
   const auto distinct = static_cast<int64_t>(first.size());
   const Tensor indices = ops::made_on_host(Array::of(first, {distinct}), t);
-  return {gather(ops::reshaped(t, {n}), indices), indices, ops::made_on_host(Array::of(inverse, t.shape()), t),
+  return {gather(slices ? t : ops::reshaped(t, {n}), indices, axis), indices,
+          ops::made_on_host(Array::of(inverse, slices ? Shape{n} : t.shape()), t),
           ops::made_on_host(Array::of(counts, {distinct}), t)};
 }
 
