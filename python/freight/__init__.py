@@ -3,6 +3,7 @@
 Functions and semantics are those of the array API standard (2025.12); `freight.xp` has the standard's names alone.
 """
 from . import _load  # noqa: F401  (the extension module, before what uses it)
+from . import _hints
 from . import _methods  # noqa: F401  (methods of Array)
 from . import fft, linalg, random, xp  # noqa: F401
 from ._array_api import *  # noqa: F401,F403
@@ -28,6 +29,6 @@ def __getattr__(name):
     import importlib
 
     if name not in _LAZY:
-        raise AttributeError(f"module 'freight' has no attribute {name!r}")
+        raise _hints.missing("module 'freight'", name, _hints.PACKAGE)
     module = importlib.import_module(f".{_LAZY[name]}", __name__)
     return module if name == _LAZY[name] else getattr(module, name)

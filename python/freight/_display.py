@@ -23,8 +23,10 @@ def layers(module):
     """(rows, note) of the layers of a module, with their parameters."""
     rows = [("layer", "type", "parameters")]
     for name, part in module.named_modules():
-        if not part._modules:
-            rows.append((name, type(part).__name__, f"{sum(p.size for p in part.parameters()):,}"))
+        own = part.parameters() if not part._modules else [p for p in part._held.values() if p._trained]
+        count = sum(p.size for p in own)
+        if count or not part._modules:
+            rows.append((name or "(itself)", type(part).__name__, f"{count:,}"))
     return rows, f"{sum(p.size for p in module.parameters()):,} parameters"
 
 

@@ -19,7 +19,7 @@ except ImportError as error:
     raise type(error)(f"FreightClassifier and FreightRegressor need scikit-learn 1.6 or newer: pip install scikit-learn ({error})",
                       name=error.name) from error
 
-from . import _core, _estimators_module
+from . import _core, _estimators_module, _hints
 from ._tables import as_counts, is_frame, is_pandas, table_of
 
 
@@ -64,6 +64,8 @@ def _with_parameters(cls):
     signature = inspect.Signature(own + [inspect.Parameter(n, kind, default=v) for n, v in others.items()])
 
     def __init__(self, *arguments, **keywords):
+        for name in keywords.keys() - signature.parameters.keys():
+            raise _hints.unknown_setting(cls.__name__, name, signature.parameters)
         bound = signature.bind(self, *arguments, **keywords)
         bound.apply_defaults()
         for name, value in list(bound.arguments.items())[1:]:
@@ -145,6 +147,9 @@ class _Estimator(BaseEstimator):
                 checked = validate_data(self, x, y, reset=reset, skip_check_array=True)
                 y = checked[1] if isinstance(checked, tuple) else y
             table = table_of(x, title=title)
+            if reset:  # a category that pandas' type has is known, though no row of fit may have it
+                self._declared = {str(name): [str(c) for c in x[name].dtype.categories] for name in x.columns
+                                  if hasattr(x[name].dtype, "categories")} if is_pandas(x) else {}
             if table.rows == 0:
                 raise ValueError(f"{title}: found 0 sample(s), expected at least one row")
             if reset and not is_pandas(x):
@@ -255,7 +260,7 @@ class _Estimator(BaseEstimator):
         if self.handle_unknown not in ("error", "ignore"):
             raise ValueError(f"handle_unknown: expected error or ignore, got {self.handle_unknown!r}")
         table, *_ = self._table(X)
-        return self._model.predict(table, self.handle_unknown == "error")
+        return self._model.predict(table, self.handle_unknown == "error", getattr(self, "_declared", {}))
 
     @property
     def feature_importances_(self):

@@ -23,7 +23,11 @@ def made(model, n_features, n_outputs, seed):
     try:
         wanted = inspect.signature(model).parameters
     except ValueError:  # written in C
-        wanted = ()
+        wanted = {}
+    needed = [n for n, p in wanted.items() if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    if not set(needed) <= set(SIZES):
+        raise TypeError(f"model: expected a function of n_features and n_outputs, by these names, got {getattr(model, '__name__', model)}"
+                        f"({', '.join(needed)})")
     random.seed(seed)
     network = model(**{name: size for name, size in sizes.items() if name in wanted})
     if not isinstance(network, Module):

@@ -78,7 +78,7 @@ def _inputs(x, what):
     """(array on the host, whether its type needs feeds)."""
     x = xp.asarray(x)
     if x.ndim < 2:
-        raise ValueError(f"{what}: expected samples of at least one axis, (N, ...), got shape {x.shape}")
+        raise ValueError(f"{what}: expected samples of at least one axis, (N, ...), got shape {x.shape}; of one sample: x[None]")
     if x.dtype == xp.uint8:
         return _core.to_host(x), False
     if xp.isdtype(x.dtype, "real floating") or x.dtype == xp.bool:
@@ -443,7 +443,8 @@ def predict(model, x, *, batch_size=256, device="auto", precision="fp32"):
     x, _ = _inputs(x, "predict: x")
     task = model.__dict__.get("_task") or {}
     if task and tuple(task["input"]) != x.shape[1:]:
-        raise ValueError(f"predict: expected samples of shape {tuple(task['input'])}, got {x.shape[1:]}")
+        one = "; of one sample: x[None]" if tuple(task["input"]) == x.shape else ""
+        raise ValueError(f"predict: expected samples of shape {tuple(task['input'])}, got {x.shape[1:]}{one}")
     if x.shape[0] == 0:
         raise ValueError("predict: there are no samples: expected at least one")
     if precision not in _COMPUTE:
@@ -505,7 +506,13 @@ def save(model, path, *, input_shape=None, loss=None):
 def load(path):
     """A module from a model that `save`, fit or the command has stored: a network made of the library's layers. For the weights
     of a class of one's own: make the module, and call its load_weights."""
-    return described(*_core.load_model(os.fspath(path))).eval()
+    try:
+        return described(*_core.load_model(os.fspath(path))).eval()
+    except RuntimeError as error:
+        if "not a Freight model" not in str(error):
+            raise
+        raise RuntimeError(f"{os.fspath(path)}: has weights alone, or is no model of Freight: make the module, and call "
+                           f"module.load_weights(path)") from error
 
 
 def described(node, task):
@@ -540,13 +547,17 @@ class Callback:
 
 
 class EarlyStopping(Callback):
-    """Ends the run after `patience` evaluations without improvement; the weights are those of the best one."""
+    """Ends the run after `patience` evaluations without improvement of `monitor`: the validation loss, or a metric of
+    `freight train --metric` such as "val_accuracy". The weights are then those of the best evaluation."""
 
-    def __init__(self, patience=3, min_delta=0.0):
-        self.patience, self.min_delta = patience, min_delta
+    def __init__(self, patience=3, min_delta=0.0, monitor="val_loss", restore_best_weights=True):
+        if not restore_best_weights:
+            raise ValueError("EarlyStopping: restore_best_weights: the best weights are always restored: expected True, got False")
+        self.patience, self.min_delta, self.monitor = patience, min_delta, monitor
 
     def settings(self):
-        return {"early_stop": self.patience, "min_improvement": float(self.min_delta)}
+        metric = {} if self.monitor == "val_loss" else {"metric": self.monitor.removeprefix("val_")}
+        return {"early_stop": self.patience, "min_improvement": float(self.min_delta), **metric}
 
 
 class Checkpoint(Callback):

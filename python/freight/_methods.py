@@ -1,6 +1,6 @@
 """Methods and attributes of freight.Array that are functions of the package, and its text form."""
 from . import _array_api as xp
-from . import _core, _functions
+from . import _core, _functions, _hints
 from ._core import Array
 from ._print import array_text
 
@@ -45,6 +45,13 @@ Array.real = property(xp.real)
 Array.imag = property(xp.imag)
 Array.itemsize = property(lambda self: self.dtype.itemsize, doc="Bytes of an element.")
 Array.nbytes = property(lambda self: self.size * self.dtype.itemsize, doc="Bytes of all elements.")
+
+
+def _missing(self, name):
+    raise _hints.missing("Array", name, _hints.ARRAY)
+
+
+Array.__getattr__ = _missing
 
 
 @_method

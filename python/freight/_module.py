@@ -4,10 +4,11 @@ Every module has a node, a module of the library: layers are made by it, and the
 Python is called by its node. Nodes are made when they are needed, and anew where a program has replaced a part.
 """
 import contextlib
+import math
 import threading
 
 from . import _array_api as xp
-from . import _core, _display
+from . import _core, _display, _hints
 from ._nested import replaced
 from ._transforms import _as_leaves, _flatten, _state, _unflatten
 
@@ -108,6 +109,10 @@ class Parameter:
     def device(self):
         return self._variable.device
 
+    def numel(self):
+        """The number of elements."""
+        return math.prod(self.shape)
+
     def __getattr__(self, name):
         if name.startswith("_"):
             raise AttributeError(name)
@@ -173,7 +178,9 @@ class Module:
             return own["_modules"][name]
         if name in own.get("_held", ()):
             return own["_held"][name].value
-        raise AttributeError(f"{type(self).__name__} has no {name!r}")
+        if name == "classes" and "_task" in own:  # the names of the outputs, as fit or the stored model has them
+            return list(own["_task"]["classes"])
+        raise _hints.missing(type(self).__name__, name, _hints.MODULE)
 
     def __delattr__(self, name):
         own = self.__dict__
@@ -256,11 +263,16 @@ class Module:
     def _run(self, node, arguments, keywords):
         return node.invoke(*arguments, **keywords)
 
+    def _single(self, x):
+        """Arrays of NumPy are f64 where nothing else is said, parameters are f32."""
+        is_double = isinstance(x, _core.Array) and x.dtype == xp.float64
+        return xp.astype(x, xp.float32) if is_double and self._node().state() else x
+
     def __call__(self, *arguments, **keywords):
         node = self._node()
         if _calls.depth or _recording():
             return self._run(node, arguments, keywords)
-        arguments = [_as_leaves(a) for a in arguments]
+        arguments = [self._single(_as_leaves(a)) for a in arguments]
         if arguments and isinstance(arguments[0], _core.Array):
             self.__dict__["_seen"] = (arguments[0].shape[1:], arguments[0].dtype.name)
         _calls.depth += 1
@@ -357,19 +369,20 @@ class Module:
 
     # Training and files (_fit.py).
 
-    def fit(self, x, y=None, *, validation_data=None, epochs=1, batch_size=64, sample_weight=None, class_weight=None, loss="auto",
-            metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0, resume=None, output_dir="",
-            verbose=1, **settings):
-        """Trains on arrays x (N, ...) and y: classes (N), values (N) or (N, K), or labels (N, K) as bool. Further settings are the
+    def fit(self, x, y=None, *, validation_data=None, epochs=1, batch_size=64, steps_per_epoch=None, sample_weight=None,
+            class_weight=None, loss="auto", metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0,
+            resume=None, output_dir="", verbose=1, **settings):
+        """Trains on arrays x (N, ...) and y: classes (N), values (N) or (N, K), or labels (N, K) as bool; or on batches (x, y) of a
+        DataLoader, or of an iterator, steps_per_epoch of them in each epoch. Further settings are the
         flags of `freight train`: optimizer="adamw", lr=1e-3, lr_scheduler="onecycle". With an output_dir the run writes
         checkpoints, metrics and the model as the command does, and resume=True goes on from the newest.
         verbose: 0 nothing, 1 progress in a notebook or a terminal, 2 a line per epoch. Returns a History."""
         from . import _fit
 
         return _fit.fit(self, x, y, validation_data=validation_data, epochs=epochs, batch_size=batch_size,
-                        sample_weight=sample_weight, class_weight=class_weight, loss=loss, metric=metric, callbacks=callbacks,
-                        device=device, precision=precision, grad_accum=grad_accum, seed=seed, resume=resume, output_dir=output_dir,
-                        verbose=verbose, **settings)
+                        steps_per_epoch=steps_per_epoch, sample_weight=sample_weight, class_weight=class_weight, loss=loss,
+                        metric=metric, callbacks=callbacks, device=device, precision=precision, grad_accum=grad_accum, seed=seed,
+                        resume=resume, output_dir=output_dir, verbose=verbose, **settings)
 
     def evaluate(self, x, y=None, *, batch_size=256, loss=None, metric=None, device="auto", precision="fp32"):
         """The figures on arrays, each sample once, in evaluation mode: a dict with "loss" and, of classes, "accuracy"."""

@@ -199,6 +199,11 @@ def plan(*arguments, **keywords):
     return compiled.plan(*arguments, **keywords)
 
 
+def _settled(x):
+    """x on the host where it was computed there; results of a module on another device stay on it."""
+    return _core.to_host(x) if x.device == "cpu" else x
+
+
 def value_and_grad(function, argnums=0, has_aux=False):
     """A function that returns the value of a scalar function and its gradients with respect to one argument, or several:
     the arrays of nested arguments each have one. With has_aux the function returns (scalar, other results)."""
@@ -245,10 +250,10 @@ def value_and_grad(function, argnums=0, has_aux=False):
                 _state.rules.clear()
         done = all(on_host) and not _core.compiling()
         if done:
-            found = [_core.to_host(g) for g in found]
+            found = [_settled(g) for g in found]
             results = []
             structure = _flatten(value, results)
-            value = _unflatten(structure, iter([_core.to_host(r) for r in results]))
+            value = _unflatten(structure, iter([_settled(r) for r in results]))
         grads, at = [], 0
         for structure, count in zip(structures, counts):
             grads.append(_unflatten(structure, iter(found[at:at + count])))

@@ -7,7 +7,7 @@ import sys
 from . import _array_api as xp
 from . import _core
 
-# A rank sets this to its process number: processes that it starts inherit the launcher's variables, but are no ranks.
+# A rank sets this variable to its process number: processes that it starts inherit the launcher's variables, but are no ranks.
 _PROCESS = "FREIGHT_RANK_PROCESS"
 _PEER_LOST = 7  # the exit code of a rank that lost another one
 _SMALL = 1 << 18  # elements; smaller gradients are summed as one array
@@ -19,15 +19,11 @@ class _State:
     hooked, lost = False, False
 
 
-def _is_child():
-    return os.environ.get(_PROCESS, "") not in ("", str(os.getpid()))
-
-
 def _job():
     """The job of this process, joined when it is first asked for; None for a process that trains alone."""
     if _State.process == os.getpid():
         return _State.job
-    if _State.alone or _is_child() or _core.launch_environment()[1] < 2:
+    if _State.alone or _core.launch_environment()[1] < 2:
         return None
     return _join()
 
@@ -97,13 +93,13 @@ def get_rank():
 
 def get_world_size():
     """The number of processes of the job; 1 for a process alone."""
-    return max(_number(1), 1)
+    return _number(1)
 
 
 def _number(which):
     if is_initialized():
         return (_State.job.rank, _State.job.world)[which]
-    return 0 if _State.alone or _is_child() else _core.launch_environment()[which]
+    return which if _State.alone else _core.launch_environment()[which]
 
 
 def all_reduce(x, op="sum"):

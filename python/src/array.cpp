@@ -67,7 +67,10 @@ const View& host(const PyArray& a) {
 Tensor borrowed_tensor(const PyArray& a) { return a.on_host() ? Tensor(to_array(a.view)) : a.tensor; }
 
 Tensor tensor_of(const PyArray& a) {
-  return a.on_host() && !trace::compiling() ? Tensor(to_array(copy(a.view))) : borrowed_tensor(a);
+  if (!a.on_host() || trace::compiling()) return borrowed_tensor(a);
+  const Array elements = to_array(copy(a.view));
+  // A number lies where the other operands do.
+  return a.view.shape.rank() == 0 ? In(elements).tensor : Tensor(elements);
 }
 
 bool has_traced(nb::handle values) {
@@ -258,7 +261,7 @@ DType common_type(const Operand& a, const Operand& b) {
 
 Tensor tensor_in(const Operand& o, DType dtype) {
   if (o.array) return freight::cast(tensor_of(*o.array), dtype);
-  return Tensor(to_array(scalar_view(o.scalar, dtype)));
+  return In(to_array(scalar_view(o.scalar, dtype))).tensor;
 }
 
 Tensor traced_binary(const Elementwise& f, const Operand& a, const Operand& b, DType dtype) {

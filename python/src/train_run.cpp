@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <optional>
 
@@ -25,6 +26,9 @@ namespace freight::python {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// 0.999 of 99.9 percent, whose hundredth prints as 0.9990000000000001.
+double fraction(double percent) { return std::round(percent * 1e10) / 1e12; }
 
 // The keyword of a setting in Python: "batch_size" of "--batch-size".
 std::string keyword_of(const train::Field& f) {
@@ -244,7 +248,7 @@ train::Feeds feeds_of(const nb::dict& d, int64_t seed) {
 nb::dict figures_of(const train::Evaluation& e) {
   nb::dict d;
   d["loss"] = e.loss;
-  if (e.top1) d["accuracy"] = *e.top1 / 100;
+  if (e.top1) d["accuracy"] = fraction(*e.top1);
   if (e.metric) d["metric"] = *e.metric;
   return d;
 }
@@ -326,7 +330,7 @@ class PyObserver : public train::Observer {
     d["batch_loss"] = r.loss;
     d["lr"] = r.lr;
     d["samples_per_s"] = r.samples_per_s;
-    if (r.top1) d["accuracy"] = *r.top1 / 100;
+    if (r.top1) d["accuracy"] = fraction(*r.top1);
     if (r.metric) d["metric"] = *r.metric;
     return d;
   }

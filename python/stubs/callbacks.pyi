@@ -11,7 +11,8 @@ class Callback:
 class EarlyStopping(Callback):
     patience: int
     min_delta: float
-    def __init__(self, patience: int = ..., min_delta: float = ...) -> None: ...
+    monitor: str
+    def __init__(self, patience: int = ..., min_delta: float = ..., monitor: str = ..., restore_best_weights: bool = ...) -> None: ...
 
 class Checkpoint(Callback):
     directory: str | PathLike[str]

@@ -289,3 +289,15 @@ def test_results_are_those_of_exact_arithmetic():
         (p, q), (r, s) = ((fractions.Fraction(v.real), fractions.Fraction(v.imag)) for v in (a, b))
         unit = math.ulp(max(abs(y.real), abs(y.imag)))
         assert math.hypot(p * r - q * s - fractions.Fraction(y.real), p * s + q * r - fractions.Fraction(y.imag)) <= unit
+
+
+def test_numbers_are_operands_on_other_devices():
+    try:
+        x = f.asarray([1.0, -2.0]).to("opencl:0")
+    except (RuntimeError, ValueError):
+        pytest.skip("no OpenCL device")
+    for y, expected in ((x * 0.5, [0.5, -1.0]), (3 - x, [2.0, 5.0]), (x * f.asarray(2.0), [2.0, -4.0]), (f.where(x > 0, x, 0.0), [1.0, 0.0]),
+                        (x**2, [1.0, 4.0]), (f.maximum(x, 0.0), [1.0, 0.0])):
+        assert y.device == "opencl:0" and y.to("cpu").tolist() == expected
+    with pytest.raises(ValueError, match="two devices"):
+        x + f.asarray([1.0, 2.0])

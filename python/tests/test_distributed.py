@@ -11,7 +11,7 @@ import pytest
 import freight as fr
 
 COMMAND = str(pathlib.Path(fr.__file__).parent / "bin" / "freight")
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1"]
 
 # All programs: data, a network, and a file per rank with its weights, buffers and what the program has found.
 HEAD = """
@@ -102,11 +102,13 @@ def test_a_loop_on_two_ranks_equals_one_process_with_the_whole_batch(tmp_path, s
     np.testing.assert_allclose(first["losses"], one["losses"], rtol=1e-4)
 
 
-def test_a_loop_on_other_devices_sums_in_host_memory(tmp_path):
+@pytest.mark.parametrize("compiled", ["jit", "eager"])
+def test_a_loop_on_other_devices_sums_in_host_memory(tmp_path, compiled):
     if not subprocess.run([COMMAND, "devices"], capture_output=True, text=True).stdout.count("opencl:0"):
         pytest.skip("no OpenCL device")
-    done, (one,) = launched(LOOP, tmp_path, "()", "jit", "net", processes=1)
-    done, (first, second) = launched(LOOP, tmp_path, "()", "jit", "net.to('opencl:0')", starter="launch")
+    done, (one,) = launched(LOOP, tmp_path, "()", compiled, "net", processes=1)
+    done, (first, second) = launched(LOOP.replace("[rank::world])", "[rank::world]).to('opencl:0')"), tmp_path, "()", compiled,
+                                     "net.to('opencl:0')")
     assert done.returncode == 0, done.stderr
     assert_equal_bits(weights(first), weights(second))
     assert_like(weights(first), weights(one))
@@ -170,6 +172,36 @@ def test_a_run_of_two_ranks_resumes_bitwise(tmp_path):
     assert_equal_bits(weights(first), weights(one))
 
 
+RESTARTS = HEAD + """
+import threading, time
+out, first = sys.argv[1] + "/run", os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0"
+
+
+def kill():
+    while not os.path.exists(out + "/last"):
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if first and rank == 1:
+    threading.Thread(target=kill, daemon=True).start()
+fr.random.seed(1)
+net = network()
+recorded = {"output_dir": out, "resume": True} if world == 2 else {}
+history = net.fit(X, Y, batch_size=32, epochs=100, lr=0.01, shards=4, verbose=0, **recorded)
+keep(net, starts=int(first))
+"""
+
+
+def test_a_job_that_torchrun_restarts_equals_an_undisturbed_run(tmp_path):
+    pytest.importorskip("torch")
+    done, (one,) = launched(RESTARTS, tmp_path, processes=1)
+    done, (first, second) = launched(RESTARTS, tmp_path, starter="torchrun")
+    assert done.returncode == 0 and "ConnectionError" in done.stderr and not first["starts"], done.stderr
+    assert_equal_bits(weights(first), weights(second))
+    assert_equal_bits(weights(first), weights(one))
+
+
 DIES = HEAD + """
 net = network()
 optimizer = optim.SGD(net, lr=0.1)
@@ -226,6 +258,8 @@ distributed.barrier()
 
 child = "import freight as fr; from freight import distributed as d, nn, optim; optim.SGD(nn.Linear(2, 1), lr=1.0); print(d.get_world_size())"
 assert subprocess.run([sys.executable, "-c", child], capture_output=True, text=True).stdout == "1\\n"
+run = fr.train("digits", model="mlp", max_steps=2, output_dir=f"{sys.argv[1]}/command-{rank}")  # each rank for itself
+assert run["steps"] == 2 and fr.eval(run["model"])["top1"] > 0
 pid = os.fork()
 if pid == 0:
     os._exit(0 if distributed.get_world_size() == 1 and optim.SGD(nn.Linear(2, 1), lr=1.0) else 1)

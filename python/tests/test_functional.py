@@ -114,6 +114,12 @@ def test_errors_name_the_function_and_the_setting():
     x = fr.ones((1, 4, 3, 3))
     for call, message in [
             (lambda: F.pad(x, (3, 0), mode="reflect"), "axis 3 with 3 elements takes widths from 0 to 2, got .3, 0."),
+            (lambda: F.pad(x, (1, 1), mode="reflect", value=3.0), "pad with mode 'reflect': expected value=None, got 3.0"),
+            (lambda: F.embedding(fr.asarray([1]), fr.ones((3, 2)), sparse=True), "embedding: expected sparse=False, got True"),
+            (lambda: F.adaptive_max_pool2d(x, 1, return_indices=True), "adaptive_max_pool2d: expected return_indices=False, got True"),
+            (lambda: F.one_hot(fr.asarray([1]), -1), "one_hot: expected num_classes of at least 1, got -1"),
+            (lambda: F.scaled_dot_product_attention(x, x, x, dropout_p=0.1), "expected dropout_p=0.0, got 0.1"),
+            (lambda: F.interpolate(x, scale_factor=2, recompute_scale_factor=True), "interpolate: expected recompute_scale_factor=None, got True"),
             (lambda: F.pad(x, (1,)), "pad: expected a pair of widths for each of at most 4 axes"),
             (lambda: F.pad(x, (1, 1), mode="wrap"), "pad: mode: expected"),
             (lambda: nn.ReflectionPad2d((1, 2))(x), "ReflectionPad2d: padding: expected a width or 4 of them, got .1, 2."),
@@ -123,6 +129,11 @@ def test_errors_name_the_function_and_the_setting():
             (lambda: F.ctc_loss(x[0], fr.ones(3), 1, 1), "ctc_loss: expected log_probs .T, N, C. and targets .N, S.")]:
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def test_softmax_computes_in_the_type_that_is_given():
+    x = fr.asarray([[1.0, 2.0]])
+    assert {f(x, 1, dtype=fr.float64).dtype for f in (F.softmax, F.log_softmax, F.softmin)} == {fr.float64}
 
 
 def test_layers_of_functions_train_pickle_and_print_like_others():

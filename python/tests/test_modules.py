@@ -315,7 +315,7 @@ def test_mistakes_are_named():
 
     with pytest.raises(AttributeError, match=r"call super\(\).__init__\(\)"):
         Early()
-    with pytest.raises(AttributeError, match="Net has no 'conv2'"):
+    with pytest.raises(AttributeError, match="Net has no attribute .conv2."):
         Net().conv2
     with pytest.raises(NotImplementedError, match="ModuleList has no forward"):
         nn.ModuleList([nn.ReLU()])(fr.ones(2))

@@ -49,6 +49,8 @@ TEST(LaunchEnvironment, ReadsEveryLauncher) {
   };
   const Row rows[] = {
       {{}, 0, 1, 0, 1, "", "", 0},
+      {{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"FREIGHT_RANK_PROCESS", "1"}}, 0, 1, 0, 1, "", "", 0},  // started by a
+                                                                                                     // rank
       {{{"FREIGHT_RANK", "2"},
         {"FREIGHT_WORLD_SIZE", "4"},
         {"FREIGHT_LOCAL_RANK", "2"},

@@ -55,7 +55,7 @@ class _Padding(FunctionLayer):
         widths = functional._tuple(self.padding, 2 * self._axes)
         if len(widths) != 2 * self._axes:
             raise ValueError(f"{type(self).__name__}: padding: expected a width or {2 * self._axes} of them, got {self.padding!r}")
-        return {"pad": widths, "mode": self._mode, "value": self.value}
+        return {"pad": widths, "mode": self._mode, "value": self.value if self._mode == "constant" else None}
 
     def extra_repr(self):
         return f"{self.padding!r}" + (f", value={self.value!r}" if self._mode == "constant" else "")

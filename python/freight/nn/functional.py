@@ -1,5 +1,6 @@
 """PyTorch's functional forms: functions of torch.nn.functional with its parameters, on Freight's arrays. from_torch runs traced
-networks with them, and the layers of _functional_layers.py are made of them."""
+networks with them, and the layers of _functional_layers.py are made of them. `inplace` changes nothing: results are returned.
+What cannot be computed is refused by name."""
 import math as _math
 
 from .. import _core, _functions, _layers, xp as _xp
@@ -18,6 +19,13 @@ def _reduced(each, reduction, function):
     if reduction not in ("mean", "sum"):
         raise ValueError(f"{function}: reduction: expected \"none\", \"mean\" or \"sum\", got {reduction!r}")
     return _xp.mean(each) if reduction == "mean" else _xp.sum(each)
+
+
+def _refuse(function, **given):
+    """Raises where a parameter that Freight has nothing for is given: name=(value, what PyTorch's default is)."""
+    for name, (value, usual) in given.items():
+        if value is not usual and value:
+            raise ValueError(f"{function}: expected {name}={usual!r}, got {value!r}")
 
 
 # Activations.
@@ -115,16 +123,20 @@ def glu(input, dim=-1):
     return _layers.GLU(dim)(input)
 
 
+def _cast(x, dtype):
+    return x if dtype is None else _xp.astype(x, dtype, copy=False)
+
+
 def softmax(input, dim=-1, _stacklevel=3, dtype=None):
-    return _functions.softmax(input, dim)
+    return _functions.softmax(_cast(input, dtype), dim)
 
 
 def softmin(input, dim=-1, _stacklevel=3, dtype=None):
-    return _functions.softmax(-input, dim)
+    return _functions.softmax(-_cast(input, dtype), dim)
 
 
 def log_softmax(input, dim=-1, _stacklevel=3, dtype=None):
-    return _functions.log_softmax(input, dim)
+    return _functions.log_softmax(_cast(input, dtype), dim)
 
 
 # Layers.
@@ -135,11 +147,14 @@ def linear(input, weight, bias=None):
 
 
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    _refuse("embedding", sparse=(sparse, False))
     return _functions.embedding(input, weight, -1 if padding_idx is None else padding_idx, max_norm, norm_type, scale_grad_by_freq)
 
 
 def one_hot(tensor, num_classes):
     """Integers, as PyTorch's. The number of classes is part of the shape: it must be given."""
+    if num_classes < 1:
+        raise ValueError(f"one_hot: expected num_classes of at least 1, got {num_classes}")
     return _functions.one_hot(tensor, num_classes, _core.int64)
 
 
@@ -183,10 +198,12 @@ def adaptive_avg_pool2d(input, output_size):
 
 
 def adaptive_max_pool1d(input, output_size, return_indices=False):
+    _refuse("adaptive_max_pool1d", return_indices=(return_indices, False))
     return _layers.AdaptiveMaxPool1d(output_size)(input)
 
 
 def adaptive_max_pool2d(input, output_size, return_indices=False):
+    _refuse("adaptive_max_pool2d", return_indices=(return_indices, False))
     return _layers.AdaptiveMaxPool2d(output_size)(input)
 
 
@@ -220,6 +237,8 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
+    if out is not None:
+        raise ValueError("normalize: expected out=None, got an array: the result is returned")
     sums = _xp.sum(_xp.abs(input) ** p, axis=dim, keepdims=True)
     return input / _xp.maximum(_xp.sqrt(sums) if p == 2 else sums ** (1 / p), eps)
 
@@ -252,9 +271,7 @@ def dropout3d(input, p=0.5, training=True, inplace=False):
 
 
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    if dropout_p or enable_gqa:
-        name = "dropout_p" if dropout_p else "enable_gqa"
-        raise ValueError(f"scaled_dot_product_attention: expected {name} off, got {dropout_p or enable_gqa}")
+    _refuse("scaled_dot_product_attention", dropout_p=(dropout_p, 0.0), enable_gqa=(enable_gqa, False))
     return _functions.attention(query, key, value, is_causal, 0.0 if scale is None else scale, mask=attn_mask)
 
 
@@ -272,6 +289,7 @@ def pad(input, pad, mode="constant", value=None):
             input = input[tuple(slice(max(0, -a), n - max(0, -b)) for a, b, n in zip(low, high, input.shape))]
             low, high = [max(0, a) for a in low], [max(0, b) for b in high]
         return _functions.pad(input, low, high, 0 if value is None else value)
+    _refuse(f"pad with mode {mode!r}", value=(value, None))
     if mode not in ("reflect", "replicate", "circular"):
         raise ValueError(f"pad: mode: expected \"constant\", \"reflect\", \"replicate\" or \"circular\", got {mode!r}")
     for axis, (a, b) in enumerate(zip(low, high)):
@@ -302,8 +320,7 @@ def _padded(x, axis, low, high, mode):
 def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None,
                 antialias=False):
     """Samples the axes behind (N, C) on another grid; the modes are those of nn.Upsample."""
-    if antialias:
-        raise ValueError("interpolate: expected antialias=False, got True")
+    _refuse("interpolate", recompute_scale_factor=(recompute_scale_factor, None), antialias=(antialias, False))
     return _layers.Upsample(size, scale_factor, mode, align_corners)(input)
 
 

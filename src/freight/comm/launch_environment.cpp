@@ -1,6 +1,8 @@
 // See launch_environment.h.
 #include "freight/comm/launch_environment.h"
 
+#include <unistd.h>
+
 #include <initializer_list>
 #include <optional>
 
@@ -185,6 +187,8 @@ void require_agreement(const Launch& inner, const Launch& outer) {
 }  // namespace
 
 Launch read_launch_environment() {
+  const std::string rank_process = env::get("FREIGHT_RANK_PROCESS");
+  if (!rank_process.empty() && rank_process != cat(static_cast<int64_t>(::getpid()))) return {};
   if (std::optional<Launch> own = read_family(kFreight)) {
     own->job = env::get("FREIGHT_JOB");
     if (own->job.empty()) lacks("FREIGHT_JOB", "FREIGHT_RANK");

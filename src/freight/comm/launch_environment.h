@@ -18,7 +18,8 @@ struct Launch {
 // Throws Error(usage) that names the variable if it is not a number, is out of range, or is missing while another is
 // set, and if two launchers contradict each other (a RANK exported in a shell and mpirun's). Freight's own variables
 // have precedence, since its launcher may run inside another launcher's job. Slurm's variables count only in a step of
-// srun (SLURM_STEP_ID): a batch script has SLURM_PROCID and SLURM_NTASKS, too, but runs alone.
+// srun (SLURM_STEP_ID): a batch script has SLURM_PROCID and SLURM_NTASKS, too, but runs alone. Processes that a rank in
+// Python has started inherit its variables, and run alone as well (FREIGHT_RANK_PROCESS).
 Launch read_launch_environment();
 
 // Expands Slurm's lists of hosts: "node[01-03,7],login" is node01, node02, node03, node7, login. Several brackets in a

@@ -220,6 +220,7 @@ class Job {
                                     cat("MASTER_PORT=", port_),
                                     "FREIGHT_TOKEN=" + token_,
                                     "FREIGHT_TOKEN_FILE=",
+                                    "FREIGHT_RANK_PROCESS=",
                                     cat("OMP_NUM_THREADS=", threads_of(processors)),
                                     "TORCHELASTIC_USE_AGENT_STORE="};
     all.insert(all.end(), options_.settings.begin(), options_.settings.end());

@@ -256,7 +256,7 @@ Types matmul(const Node& node, const Types& in) {
   const auto& a = attrs<MatmulAttrs>(node);
   const Type &lhs = in[0], &rhs = in[1];
   const int rank = lhs.shape.rank();
-  if (lhs.dtype != rhs.dtype) bad(node, "element types differ: lhs ", lhs, ", rhs ", rhs);
+  if (lhs.dtype != rhs.dtype) bad(node, "element types differ: lhs ", lhs, ", rhs ", rhs, "; cast one of them");
   if (rank < 2 || rhs.shape.rank() != rank) bad(node, "ranks must be equal and at least 2: lhs ", lhs, ", rhs ", rhs);
   for (int i = 0; i < rank - 2; ++i) {
     if (lhs.shape[i] != rhs.shape[i]) bad(node, "batch axis ", i, " differs: lhs ", lhs, ", rhs ", rhs);
@@ -313,7 +313,8 @@ Shape conv_result(const Node& node, const ConvAttrs& a, const Shape& x, const Sh
 
 Types conv(const Node& node, const Types& in) {
   const auto& a = attrs<ConvAttrs>(node);
-  if (in[0].dtype != in[1].dtype) bad(node, "element types differ: input ", in[0], ", weight ", in[1]);
+  if (in[0].dtype != in[1].dtype)
+    bad(node, "element types differ: input ", in[0], ", weight ", in[1], "; cast one of them");
   const Type out{in[0].dtype, conv_result(node, a, in[0].shape, in[1].shape)};
   check_epilogue(node, in, a.epilogue, out, out.shape[1]);
   return {out};

@@ -73,7 +73,7 @@ FeatureTask::FeatureTask(std::unique_ptr<Task> samples, const Request& r)
       numbered_(!samples_->loader_options({})) {
   const Type batch = samples_->batch_types().first;
   train_ = std::make_unique<Part>(Part{batch, finetune::FrozenPart(model_, without_batch(batch))});
-  if (c_.tta != "none") return;
+  if (c_.tta != "none" || samples_->test_count() == 0) return;
   const Type tested = samples_->test_types(kBatch).first;
   const nn::Evaluating evaluating(*model_.net);
   test_ = std::make_unique<Part>(Part{tested, finetune::FrozenPart(model_, without_batch(tested))});
