@@ -147,6 +147,9 @@ class _Estimator(BaseEstimator):
                 checked = validate_data(self, x, y, reset=reset, skip_check_array=True)
                 y = checked[1] if isinstance(checked, tuple) else y
             table = table_of(x, title=title)
+            if reset:  # a category that pandas' type has is known, though no row of fit may have it
+                self._declared = {str(name): [str(c) for c in x[name].dtype.categories] for name in x.columns
+                                  if hasattr(x[name].dtype, "categories")} if is_pandas(x) else {}
             if table.rows == 0:
                 raise ValueError(f"{title}: found 0 sample(s), expected at least one row")
             if reset and not is_pandas(x):
@@ -257,7 +260,7 @@ class _Estimator(BaseEstimator):
         if self.handle_unknown not in ("error", "ignore"):
             raise ValueError(f"handle_unknown: expected error or ignore, got {self.handle_unknown!r}")
         table, *_ = self._table(X)
-        return self._model.predict(table, self.handle_unknown == "error")
+        return self._model.predict(table, self.handle_unknown == "error", getattr(self, "_declared", {}))
 
     @property
     def feature_importances_(self):

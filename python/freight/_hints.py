@@ -9,7 +9,7 @@ PACKAGE = {
     "cumsum": "freight.cumulative_sum", "cumprod": "freight.cumulative_prod", "unsqueeze": "freight.expand_dims", "transpose": "freight.permute_dims",
     "permute": "freight.permute_dims", "bmm": "freight.matmul", "mm": "freight.matmul", "dot": "freight.vecdot", "norm": "freight.linalg.vector_norm",
     "arctan2": "freight.atan2", "arcsin": "freight.asin", "arccos": "freight.acos", "arctan": "freight.atan", "amax": "freight.max", "amin": "freight.min",
-    "unique": "freight.unique_values", "float": "freight.float32", "double": "freight.float64", "long": "freight.int64",
+    "float": "freight.float32", "double": "freight.float64", "long": "freight.int64",
     "no_grad": "not needed: gradients are computed by freight.grad and freight.value_and_grad alone",
     "compile": "freight.jit", "vmap": "batches, which all functions take", "optimizers": "freight.optim", "layers": "freight.nn",
     "Sequential": "freight.nn.Sequential", "Model": "freight.nn.Module", "save": "module.save(path), or numpy.savez(path, **module.state_dict())",

@@ -178,6 +178,8 @@ class Module:
             return own["_modules"][name]
         if name in own.get("_held", ()):
             return own["_held"][name].value
+        if name == "classes" and "_task" in own:  # the names of the outputs, as fit or the stored model has them
+            return list(own["_task"]["classes"])
         raise _hints.missing(type(self).__name__, name, _hints.MODULE)
 
     def __delattr__(self, name):

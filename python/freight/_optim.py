@@ -43,12 +43,15 @@ class Optimizer:
         return listed
 
     def update(self, grads):
-        """Changes the parameters by their gradients, which value_and_grad of a module gives: a dict by name in the order of
-        the parameters, or a list. Frozen parameters have none. Of several ranks (freight.distributed) all call it, and the
+        """Changes the parameters by their gradients, which value_and_grad of a module gives: a dict by the names of the
+        parameters, or else all in their order. Frozen parameters have none. Of several ranks (freight.distributed) all call it, and the
         means of their gradients count: each rank computes those of its equal part of the batch."""
+        trained = [p for p in self._parameters if p.requires_grad]
+        names = [p.name for p in trained]
+        if isinstance(grads, dict) and len(grads) == len(names) and grads.keys() == set(names):
+            grads = [grads[name] for name in names]  # groups may have another order than the module
         gradients = []
         _flatten(grads, gradients)
-        trained = [p for p in self._parameters if p.requires_grad]
         if len(gradients) != len(trained):
             raise ValueError(f"update: expected a gradient for each of {len(trained)} parameters, got {len(gradients)}")
         for p, g in zip(trained, gradients):

@@ -1,11 +1,13 @@
 // Models of tables in Python: fits of the library's learners to a table in memory, in a run like the command's, and
 // predictions of saved models (freight/_estimators.py).
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "freight/base/error.h"
@@ -183,6 +185,9 @@ nb::tuple fit(const std::string& model, const Table& table, const std::string& t
   return nb::make_tuple(nb::bytes(bytes.data(), bytes.size()), watch.notes, result.steps);
 }
 
+// Categories that a column may have, by its name.
+using Declared = std::map<std::string, std::vector<std::string>>;
+
 // A saved model.
 class TableModel {
  public:
@@ -196,8 +201,9 @@ class TableModel {
   const store::Bundle& bundle() const { return bundle_; }
   std::vector<std::string> sources() const { return store::sources_of(bundle_.columns); }
 
-  // f32 (rows, outputs): probabilities or values. `strict`: ValueError for a category that training did not see.
-  nb::ndarray<nb::numpy, float> predict(const Table& table, bool strict) const {
+  // f32 (rows, outputs): probabilities or values. `strict`: ValueError for a category that training did not see, unless
+  // `declared` has it for the column.
+  nb::ndarray<nb::numpy, float> predict(const Table& table, bool strict, const Declared& declared) const {
     const int64_t width = bundle_.rows->outputs(), rows = table.rows();
     auto* const out = new std::vector<float>(static_cast<size_t>(rows * width));
     const nb::capsule owner(out, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
@@ -219,7 +225,7 @@ class TableModel {
         block.clear();
         for (int64_t i = begin; i < std::min(rows, begin + kBlock); ++i) block.push_back(i);
         const Array values = all.values(block);
-        if (strict) need_known(values, cells, places, begin);
+        if (strict) need_known(values, cells, places, begin, declared);
         const Array y = bundle_.rows->run(values);
         std::copy_n(y.data<float>(), y.numel(), out->begin() + begin * width);
       }
@@ -244,14 +250,17 @@ class TableModel {
   }
 
  private:
-  void need_known(const Array& values, const data::Cells& cells, const std::vector<size_t>& places,
-                  int64_t begin) const {
+  void need_known(const Array& values, const data::Cells& cells, const std::vector<size_t>& places, int64_t begin,
+                  const Declared& declared) const {
     const auto width = static_cast<int64_t>(places.size());
     for (int64_t k = 0; k < width; ++k) {
       const store::Column& column = bundle_.columns[static_cast<size_t>(k)];
       for (int64_t i = 0; column.words && i < values.shape()[0]; ++i) {
         if (values.data<double>()[i * width + k] != store::kUnknownWord) continue;
         const std::string text = cells.columns[places[static_cast<size_t>(k)]].text(begin + i);
+        const auto own = declared.find(column.name);
+        if (own != declared.end() && std::find(own->second.begin(), own->second.end(), text) != own->second.end())
+          continue;
         fail(ErrorKind::data, cat("X, row ", begin + i), "column ", excerpt(column.name), ": expected one of the ",
              column.levels.size(), " categories of fit, got '", excerpt(text),
              "'; handle_unknown=\"ignore\" predicts such rows");

@@ -387,3 +387,16 @@ def test_without_scikit_learn_the_estimators_say_what_is_missing():
     assert "pip install scikit-learn" in done.stdout
     code = "import sys, freight; assert 'sklearn' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_category_that_the_type_of_pandas_declares_is_known_to_predict():
+    rng = numpy.random.default_rng(0)
+    city = pandas.Categorical(rng.choice(["Oslo", "Turku"], 90), categories=["Oslo", "Turku", "Riga"])
+    frame, y = pandas.DataFrame({"city": city, "rooms": rng.integers(1, 5, 90).astype(float)}), rng.normal(size=90)
+    rare = pandas.DataFrame({"city": pandas.Categorical(["Riga"], categories=city.categories), "rooms": [2.0]})
+    for name in ("gbdt", "linear"):
+        model = FreightRegressor(name).fit(frame, y)
+        expected = FreightRegressor(name, handle_unknown="ignore").fit(frame, y).predict(rare)
+        assert model.predict(rare) == expected == pickle.loads(pickle.dumps(model)).predict(rare)
+        with pytest.raises(ValueError, match="expected one of the 2 categories of fit, got 'Paris'"):
+            model.predict(rare.assign(city=["Paris"]))

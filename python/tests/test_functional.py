@@ -115,8 +115,7 @@ def test_errors_name_the_function_and_the_setting():
     for call, message in [
             (lambda: F.pad(x, (3, 0), mode="reflect"), "axis 3 with 3 elements takes widths from 0 to 2, got .3, 0."),
             (lambda: F.pad(x, (1, 1), mode="reflect", value=3.0), "pad with mode 'reflect': expected value=None, got 3.0"),
-            (lambda: F.embedding(fr.asarray([1]), fr.ones((3, 2)), max_norm=1.0), "embedding: expected max_norm=None, got 1.0"),
-            (lambda: F.embedding(fr.asarray([1]), fr.ones((3, 2)), scale_grad_by_freq=True), "embedding: expected scale_grad_by_freq=False, got True"),
+            (lambda: F.embedding(fr.asarray([1]), fr.ones((3, 2)), sparse=True), "embedding: expected sparse=False, got True"),
             (lambda: F.adaptive_max_pool2d(x, 1, return_indices=True), "adaptive_max_pool2d: expected return_indices=False, got True"),
             (lambda: F.one_hot(fr.asarray([1]), -1), "one_hot: expected num_classes of at least 1, got -1"),
             (lambda: F.scaled_dot_product_attention(x, x, x, dropout_p=0.1), "expected dropout_p=0.0, got 0.1"),

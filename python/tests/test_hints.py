@@ -133,3 +133,48 @@ def test_settings_of_other_packages_are_named_for_estimators():
         fr.FreightRegressor(max_dept=3)
     with pytest.raises(TypeError, match=r"a function of n_features and n_outputs, by these names, got <lambda>\(n, k\)"):
         fr.FreightClassifier(lambda n, k: nn.Linear(n, k)).fit(np.eye(4), [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_network_with_a_number_per_sample_is_a_regression(weighted):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(3, 1)
+
+        def forward(self, x):
+            return self.fc(x)[:, 0]
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(128, 3)).astype("f4")
+    y = x @ np.asarray([1.0, 2.0, 3.0], "f4")
+    net = Net()
+    history = net.fit(x, y, validation_data=(x[:32], y[:32]), epochs=30, lr=0.1, momentum=0.0, weight_decay=0.0, verbose=0,
+                      sample_weight=np.ones(128) if weighted else None)
+    assert history.history["val_loss"][-1] < 1e-3 and net.predict(x).shape == (128,)
+    assert net.evaluate(x, y)["loss"] < 1e-3
+
+
+def test_gradients_by_name_reach_their_parameters_in_groups_of_any_order():
+    net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))  # shapes alone do not tell the two apart
+    plain = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    plain.load_state_dict(net.state_dict())
+    named = dict(net.named_parameters())
+    groups = optim.SGD([{"params": [named["1.weight"], named["0.weight"]]}, {"params": [named["1.bias"], named["0.bias"]]}], lr=0.1)
+    whole = optim.SGD(plain, lr=0.1)
+    x = fr.asarray(np.random.default_rng(0).normal(size=(8, 3)).astype("f4"))
+    loss_of = lambda net, x: fr.mean(net(x) ** 2)  # noqa: E731
+    for module, optimizer in ((net, groups), (plain, whole)):
+        step = fr.jit(lambda x, m=module, o=optimizer: o.update(fr.grad(loss_of)(m, x)))
+        for _ in range(3):
+            step(x)
+    for name, value in plain.state_dict().items():
+        np.testing.assert_allclose(np.asarray(net.state_dict()[name]), np.asarray(value), rtol=1e-6)
+
+
+def test_a_network_knows_the_names_of_its_classes(tmp_path):
+    net = nn.Sequential(nn.Linear(2, 2))
+    assert not hasattr(net, "classes")
+    net.fit(np.eye(2, dtype="f4"), ["no", "yes"], verbose=0)
+    net.save(tmp_path / "m.safetensors")
+    assert net.classes == fr.load(tmp_path / "m.safetensors").classes == ["no", "yes"]

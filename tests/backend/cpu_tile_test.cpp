@@ -104,7 +104,8 @@ struct Body {
   }
 };
 
-const Shape kShapes[] = {{1, 1, 1, 1}, {7, 1, 1, 5}, {65, 17, 3, 1}, {3, 5, 40, 31}, {2, 2100, 2, 2}, {20000, 1, 1, 2}};
+const Shape kShapes[] = {{1, 1, 1, 1},    {7, 1, 1, 5},    {65, 17, 3, 1},  {3, 5, 40, 31},
+                         {2, 48, 23, 31}, {2, 2100, 2, 2}, {20000, 1, 1, 2}};
 
 TEST(CpuTile, PointwiseRegionsWithBroadcastOperandsAgreeWithTheReference) {
   for (const Shape& s : kShapes) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 
 #include "freight/backend/cpu/kernels/tile.h"
@@ -187,6 +188,89 @@ TEST_P(ChainOf, RandomStepsGivesWhatDoubleGivesWithEachInstructionSet) {
 INSTANTIATE_TEST_SUITE_P(Sizes, ChainOf,
                          ::testing::Values(Sizes{1, 4096}, Sizes{1000, 1}, Sizes{37, 16}, Sizes{300, 64}, Sizes{70, 48},
                                            Sizes{9, 7}, Sizes{5, 1000}, Sizes{3, 2500}, Sizes{130, 1}, Sizes{2, 65}));
+
+// Sums over rows of what gradients of normalizations sum, with every form of operand: x is a part of longer rows, so
+// that it is loaded into a slot; the difference is read again after another value. All sums are exact.
+class SumsOf : public ::testing::TestWithParam<Sizes> {
+ protected:
+  enum Operand : int { kPart, kHalf, kFloat, kBools, kMean, kKept, kResults, kOperands = kResults + 5 };
+
+  void run(const std::function<void(Bf16* part, float* wide)>& change) {
+    const int64_t r = GetParam().rows, w = GetParam().width, n = r * w, longer = w + 24;
+    TileProgram p;
+    p.space = Shape{r, w};
+    const Strides whole{w, 1};
+    const auto op = [&](Op o, int a, int b = -1, int c = -1) { return p.apply(o, DType::f32, a, b, c); };
+    const int x = p.input(kPart, DType::bf16, Strides{longer, 1}), y = p.input(kHalf, DType::bf16, whole),
+              f = p.input(kFloat, DType::f32, whole), bools = p.input(kBools, DType::boolean, whole),
+              mean = p.input(kMean, DType::f32, Strides{0, 1}), zero = p.constant(0, DType::f32);
+    const int less = op(Op::sub, x, mean), kept = op(Op::where, bools, f, zero);
+    const int products[] = {less, op(Op::square, less), op(Op::mul, kept, less), op(Op::mul, y, mean)};
+    p.stores.push_back({.value = kept, .dtype = DType::bf16, .operand = kKept, .strides = whole});
+    for (int i = 0; i < 4; ++i) sum(p, products[i], Op::sum, kResults + i);
+    sum(p, less, Op::reduce_max, kResults + 4);
+
+    Guarded<Bf16> part(r * longer), half(n), stored(n);
+    Guarded<float> wide(n), means(w), results(5 * w);
+    Guarded<uint8_t> chosen(n);
+    fill_exact(part.data(), part.size(), 1);
+    fill_exact(half.data(), n, 2);
+    for (int64_t i = 0; i < n; ++i) {
+      wide[i] = static_cast<float>(i * 7 % 31 - 15) / 8;
+      chosen[i] = i % 3 != 0;
+    }
+    for (int64_t i = 0; i < w; ++i) means[i] = static_cast<float>(i % 9 - 4) / 8;
+    change(part.data(), wide.data());
+    const auto kernel = TileKernel::compile(p);
+    Guarded<char> scratch(static_cast<int64_t>((kernel->scratch_bytes() + 64) / 64 * 64));
+    void* operands[kOperands] = {part.data(), half.data(), wide.data(), chosen.data(), means.data(), stored.data()};
+    for (int i = 0; i < 5; ++i) operands[kResults + i] = results.data() + i * w;
+    kernel->run(operands, scratch.data());
+
+    for (int64_t c = 0; c < w; ++c) {
+      double expected[5] = {0, 0, 0, 0, -std::numeric_limits<double>::infinity()};
+      for (int64_t i = 0; i < r; ++i) {
+        const double d = value(part[i * longer + c]) - value(means[c]);
+        const double g = chosen[i * w + c] ? value(wide[i * w + c]) : 0;
+        ASSERT_TRUE(same(value(stored[i * w + c]), value(narrow(g)))) << i << ", " << c;
+        const double terms[] = {d, d * d, g * d, value(half[i * w + c]) * value(means[c])};
+        for (int k = 0; k < 4; ++k) expected[k] += terms[k];
+        expected[4] = std::isnan(d) || std::isnan(expected[4]) ? d + expected[4] : std::max(expected[4], d);
+      }
+      for (int k = 0; k < 5; ++k) {
+        ASSERT_TRUE(same(value(results[k * w + c]), expected[k]))
+            << "sum " << k << " of column " << c << ": " << value(results[k * w + c]) << ", expected " << expected[k];
+      }
+    }
+  }
+
+ private:
+  static void sum(TileProgram& p, int v, Op op, int to) {
+    p.sums.push_back({.value = v, .op = op, .operand = to, .strides = Strides{0, 1}, .keep = {false, true}});
+  }
+};
+
+TEST_P(SumsOf, ColumnsAreExactWithEachInstructionSet) {
+  test::for_each_simd_target([&] { run([](Bf16*, float*) {}); });
+}
+
+TEST_P(SumsOf, ColumnsKeepNanAndInfinitiesInTheirColumn) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const int64_t w = GetParam().width, longer = w + 24, last = GetParam().rows - 1;
+  test::for_each_simd_target([&] {
+    run([&](Bf16* part, float* wide) {
+      part[0] = narrow(std::numeric_limits<double>::quiet_NaN());
+      part[last * longer + w - 1] = narrow(static_cast<double>(kInf));
+      part[last * longer + w / 2] = narrow(static_cast<double>(-kInf));
+      wide[last * w + 1] = kInf;
+    });
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, SumsOf,
+                         ::testing::Values(Sizes{3, 64}, Sizes{4, 16}, Sizes{5, 1000}, Sizes{67, 7}, Sizes{130, 24},
+                                           Sizes{259, 65}, Sizes{1500, 48}, Sizes{6000, 16}, Sizes{70, 2048},
+                                           Sizes{66, 4100}));
 
 // y = op(x) of n numbers.
 void apply(Op op, const float* x, float* y, int64_t n) {

@@ -190,7 +190,9 @@ Array NetState::sample_of_bytes(io::ByteView bytes, const std::string& name) con
     if (!picture && (p.resize == 0 || values.shape() == need)) {
       if (Array sample = sample_of_values(values, name); sample.defined()) return sample;
     }
-    if (need.rank() != 3) fail(ErrorKind::data, name, "got ", values.shape(), ", the model expects numbers ", need);
+    if (need.rank() != 3)
+      fail(ErrorKind::data, name, "got ", values.shape(), ", the model expects numbers ", need,
+           "; a file has one sample");
   }
   if (need.rank() != 3 || (need[0] != 1 && need[0] != 3)) {
     fail(ErrorKind::data, name, "the model expects ", need, ", not images: pass an npy of floats in that shape");

@@ -28,8 +28,9 @@ Tensor loss_of_labels(const Tensor& outputs, const Tensor& y, Reduction reductio
   return cast(reduction == Reduction::sum ? loss * static_cast<double>(outputs.dim(0)) : loss, outputs.dtype());
 }
 
-Tensor loss_of_values(const Model& model, const Tensor& outputs, const Tensor& y, Reduction reduction) {
+Tensor loss_of_values(const Model& model, Tensor outputs, const Tensor& y, Reduction reduction) {
   Shape targets = y.shape();
+  if (outputs.rank() == 1) outputs = reshape(outputs, {outputs.dim(0), 1});  // a number per sample
   if (targets.rank() == 1) targets.push_back(1);
   if (!is_floating(y.type().dtype) || targets != outputs.shape()) {
     fail_here(to_string(model.loss), "targets do not fit: got ", y.type(), ", the model returns ", outputs.type());

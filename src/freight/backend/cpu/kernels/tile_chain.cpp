@@ -1,5 +1,5 @@
-// The links of tile_chain.h, compiled per instruction set by Highway. A group is four vectors, the accumulator; the
-// last group of a tile may be a part of one.
+// The links of tile_chain.h, compiled per instruction set by Highway. A group is four vectors, the accumulator; at the
+// ends of a tile only a part of one has elements.
 #include "freight/backend/cpu/kernels/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "freight/backend/cpu/kernels/tile_chain.cpp"
@@ -19,94 +19,121 @@ namespace freight::cpu {
 namespace HWY_NAMESPACE {
 
 using D8 = hn::Rebind<uint8_t, D>;
-constexpr size_t kVectors = 4;
 
-using Link = void (*)(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3);
+// Links hand on where the vectors of a group lie, each in a register: the first element of the first vector, how far
+// the next vector is, and a part, which has the column of the first vector and how many vectors of how many elements.
+using Link = void (*)(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2,
+                      V x3);
+constexpr size_t part_of(size_t column, size_t vectors, size_t lanes) { return column << 16 | vectors << 8 | lanes; }
+constexpr size_t column_of(size_t part) { return part >> 16; }
+constexpr size_t vectors_of(size_t part) { return part >> 8 & 255; }
+constexpr size_t lanes_of(size_t part) { return part & 255; }
 enum class Group : uint8_t { whole, part };
 
 template <Group G>
-HWY_INLINE void go_on(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
-  ++link;
-  reinterpret_cast<Link>(G == Group::whole ? link->fns.whole : link->fns.part)(link, p, i, n, x0, x1, x2, x3);
+HWY_INLINE void go_on(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2,
+                      V x3) {
+  asm volatile("" : "+r"(++link));  // read last, for the same reason as in step()
+  reinterpret_cast<Link>(G == Group::whole ? link->fns.whole : link->fns.part)(link, p, i, stride, part, x0, x1, x2,
+                                                                               x3);
 }
 
-// The vector at i of n elements; those behind the end are 0.
+// The vector at p; of a part, elements that it does not have are 0.
 template <Group G, class Tag>
-HWY_INLINE hn::Vec<Tag> read(Tag d, const hn::TFromD<Tag>* p, size_t i, size_t n) {
-  if (G == Group::whole || i + hn::Lanes(d) <= n) return hn::LoadU(d, p + i);
+HWY_INLINE hn::Vec<Tag> read(Tag d, const hn::TFromD<Tag>* p, size_t part) {
+  if (G == Group::whole || lanes_of(part) == hn::Lanes(d)) return hn::LoadU(d, p);
 #if HWY_TARGET == HWY_AVX3
-  return hn::MaskedLoad(hn::FirstN(d, n - i), d, p + i);
+  return hn::MaskedLoad(hn::FirstN(d, lanes_of(part)), d, p);
 #else
   HWY_ALIGN hn::TFromD<Tag> some[hn::MaxLanes(Tag())] = {};
-  std::memcpy(some, p + i, (n - i) * sizeof(*p));
+  std::memcpy(some, p, lanes_of(part) * sizeof(*p));
   return hn::Load(d, some);
 #endif
 }
 template <Group G, class Tag>
-HWY_INLINE void write(hn::Vec<Tag> v, Tag d, hn::TFromD<Tag>* p, size_t i, size_t n) {
-  if (G == Group::whole || i + hn::Lanes(d) <= n) {
-    hn::StoreU(v, d, p + i);
+HWY_INLINE void write(hn::Vec<Tag> v, Tag d, hn::TFromD<Tag>* p, size_t part) {
+  if (G == Group::whole || lanes_of(part) == hn::Lanes(d)) {
+    hn::StoreU(v, d, p);
     return;
   }
 #if HWY_TARGET == HWY_AVX3
-  hn::BlendedStore(v, hn::FirstN(d, n - i), d, p + i);
+  hn::BlendedStore(v, hn::FirstN(d, lanes_of(part)), d, p);
 #else
   HWY_ALIGN hn::TFromD<Tag> some[hn::MaxLanes(Tag())];
   hn::Store(v, d, some);
-  std::memcpy(p + i, some, (n - i) * sizeof(*p));
+  std::memcpy(p, some, lanes_of(part) * sizeof(*p));
 #endif
 }
 
-template <From F>
+template <From F, Group G>
 struct Operand {
-  explicit Operand(const void* p)
-      : at(p), all(F == From::one ? hn::Set(D(), *static_cast<const float*>(p)) : hn::Zero(D())) {}
-  template <Group G>
-  HWY_INLINE V get(size_t i, size_t n) const {
+  HWY_INLINE Operand(const void* operand, bool by_column, size_t its_part)
+      : p(operand), part(its_part), all(hn::Zero(D())) {
+    if constexpr (F == From::one) {
+      const auto* one = static_cast<const float*>(p);
+      all = by_column ? read<G>(D(), one + column_of(part), part) : hn::Set(D(), *one);
+    }
+  }
+  HWY_INLINE V get(size_t at) const {
     if constexpr (F == From::one) {
       return all;
     } else if constexpr (F == From::half) {
-      return from_bf16(read<G>(D16(), static_cast<const uint16_t*>(at), i, n));
+      return from_bf16(read<G>(D16(), static_cast<const uint16_t*>(p) + at, part));
     } else {
-      return read<G>(D(), static_cast<const float*>(at), i, n);
+      return read<G>(D(), static_cast<const float*>(p) + at, part);
     }
   }
-  const void* at;
+  const void* p;
+  size_t part;
   V all;
 };
+template <From F, Group G>
+HWY_INLINE Operand<F, G> first_operand(const ChainLink* link, void* const* p, size_t part) {
+  return {p[link->a], (link->by_column & 1) != 0, part};
+}
+template <From F, Group G>
+HWY_INLINE Operand<F, G> second_operand(const ChainLink* link, void* const* p, size_t part) {
+  return {p[link->b], (link->by_column & 2) != 0, part};
+}
 
+// The compiler keeps one index, as one for each vector would take registers that links must save and restore.
+HWY_INLINE void step(size_t& i, size_t stride) {
+  i += stride;
+  asm volatile("" : "+r"(i));
+}
 // Calls f with the vectors of the accumulator that have elements, and where they lie.
 template <Group G, class F>
-HWY_INLINE void each(size_t i, size_t n, V& x0, V& x1, V& x2, V& x3, F&& f) {
-  const size_t v = hn::Lanes(D());
+HWY_INLINE void each(size_t i, size_t stride, size_t part, V& x0, V& x1, V& x2, V& x3, F&& f) {
   f(x0, i);
-  if (G == Group::part && i + v >= n) return;
-  f(x1, i + v);
-  if (G == Group::part && i + 2 * v >= n) return;
-  f(x2, i + 2 * v);
-  if (G == Group::part && i + 3 * v >= n) return;
-  f(x3, i + 3 * v);
+  if (G == Group::part && vectors_of(part) < 2) return;
+  step(i, stride);
+  f(x1, i);
+  if (G == Group::part && vectors_of(part) < 3) return;
+  step(i, stride);
+  f(x2, i);
+  if (G == Group::part && vectors_of(part) < 4) return;
+  step(i, stride);
+  f(x3, i);
 }
 
 // x = F(x), F(x, a), F(x, a, b).
 template <class F, Group G>
-void unary_link(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
-  each<G>(i, n, x0, x1, x2, x3, [](V& x, size_t) HWY_ATTR { x = F()(x); });
-  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+void unary_link(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
+  each<G>(i, stride, part, x0, x1, x2, x3, [](V& x, size_t) HWY_ATTR { x = F()(x); });
+  go_on<G>(link, p, i, stride, part, x0, x1, x2, x3);
 }
 template <class F, From A, Group G>
-void binary_link(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
-  const Operand<A> a(p[link->a]);
-  each<G>(i, n, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { x = F()(x, a.template get<G>(at, n)); });
-  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+void binary_link(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
+  const auto a = first_operand<A, G>(link, p, part);
+  each<G>(i, stride, part, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { x = F()(x, a.get(at)); });
+  go_on<G>(link, p, i, stride, part, x0, x1, x2, x3);
 }
 template <class F, From A, From B, Group G>
-void ternary_link(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
-  const Operand<A> a(p[link->a]);
-  const Operand<B> b(p[link->b]);
-  each<G>(i, n, x0, x1, x2, x3,
-          [&](V& x, size_t at) HWY_ATTR { x = F()(x, a.template get<G>(at, n), b.template get<G>(at, n)); });
-  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+void ternary_link(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
+  const auto a = first_operand<A, G>(link, p, part);
+  const auto b = second_operand<B, G>(link, p, part);
+  each<G>(i, stride, part, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { x = F()(x, a.get(at), b.get(at)); });
+  go_on<G>(link, p, i, stride, part, x0, x1, x2, x3);
 }
 struct Load {
   HWY_INLINE V operator()(V, V a) const { return a; }
@@ -121,110 +148,150 @@ struct Last {
 };
 
 template <Group G>
-HWY_INLINE hn::Vec<DI> read_bytes(const void* p, size_t i, size_t n) {
-  return hn::PromoteTo(DI(), read<G>(D8(), static_cast<const uint8_t*>(p), i, n));
+HWY_INLINE hn::Vec<DI> read_bytes(const void* p, size_t at, size_t part) {
+  return hn::PromoteTo(DI(), read<G>(D8(), static_cast<const uint8_t*>(p) + at, part));
 }
 template <Group G>
-void load_bytes(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
+void load_bytes(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
   const void* a = p[link->a];
-  each<G>(i, n, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { x = hn::ConvertTo(D(), read_bytes<G>(a, at, n)); });
-  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+  each<G>(i, stride, part, x0, x1, x2, x3,
+          [&](V& x, size_t at) HWY_ATTR { x = hn::ConvertTo(D(), read_bytes<G>(a, at, part)); });
+  go_on<G>(link, p, i, stride, part, x0, x1, x2, x3);
 }
 template <Group G>
-void keep_where(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
+void keep_where(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
   const void* a = p[link->a];
-  each<G>(i, n, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR {
-    x = hn::IfThenElseZero(hn::RebindMask(D(), hn::Ne(read_bytes<G>(a, at, n), hn::Zero(DI()))), x);
+  each<G>(i, stride, part, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR {
+    x = hn::IfThenElseZero(hn::RebindMask(D(), hn::Ne(read_bytes<G>(a, at, part), hn::Zero(DI()))), x);
   });
-  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+  go_on<G>(link, p, i, stride, part, x0, x1, x2, x3);
 }
 
-// a = F(a, x), or F(x, x, a), or F(x, b, a).
+// a = F(a, x).
 template <class F, Group G>
-void fold(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
+void fold(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
   float* sums = static_cast<float*>(p[link->a]);
-  each<G>(i, n, x0, x1, x2, x3,
-          [&](V& x, size_t at) HWY_ATTR { write<G>(F()(read<G>(D(), sums, at, n), x), D(), sums, at, n); });
-  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+  each<G>(i, stride, part, x0, x1, x2, x3,
+          [&](V& x, size_t at) HWY_ATTR { write<G>(F()(read<G>(D(), sums + at, part), x), D(), sums + at, part); });
+  go_on<G>(link, p, i, stride, part, x0, x1, x2, x3);
 }
-struct AddSquare {
-  HWY_INLINE V operator()(V sum, V x) const { return hn::MulAdd(x, x, sum); }
+
+// sums = F(sums, F(F(x0, x1), F(x2, x3))): sums of columns, of a group that has a vector in each strip.
+template <class F, Group G>
+HWY_INLINE void fold_column(float* sums, size_t part, V x0, V x1, V x2, V x3) {
+  if (G == Group::whole || vectors_of(part) == 4) x2 = F()(x2, x3);
+  if (G == Group::whole || vectors_of(part) >= 2) x0 = F()(x0, x1);
+  if (G == Group::whole || vectors_of(part) >= 3) x0 = F()(x0, x2);
+  write<G>(F()(read<G>(D(), sums, part), x0), D(), sums, part);
+}
+struct Itself {
+  HWY_INLINE V operator()(V x) const { return x; }
 };
+template <class F, class Term, Group G>
+void fold_strips(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
+  const Term term;
+  fold_column<F, G>(static_cast<float*>(p[link->a]) + column_of(part), part, term(x0), term(x1), term(x2), term(x3));
+  go_on<G>(link, p, i, stride, part, x0, x1, x2, x3);
+}
 template <From B, Group G>
-void fold_product(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
-  float* sums = static_cast<float*>(p[link->a]);
-  const Operand<B> b(p[link->b]);
-  each<G>(i, n, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR {
-    write<G>(hn::MulAdd(x, b.template get<G>(at, n), read<G>(D(), sums, at, n)), D(), sums, at, n);
-  });
-  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+void fold_strips_product(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2,
+                         V x3) {
+  const auto b = second_operand<B, G>(link, p, part);
+  V y0 = x0, y1 = x1, y2 = x2, y3 = x3;
+  each<G>(i, stride, part, y0, y1, y2, y3, [&](V& y, size_t at) HWY_ATTR { y = hn::Mul(y, b.get(at)); });
+  fold_column<Add, G>(static_cast<float*>(p[link->a]) + column_of(part), part, y0, y1, y2, y3);
+  go_on<G>(link, p, i, stride, part, x0, x1, x2, x3);
 }
 
 enum class Caches : uint8_t { kept, passed };
-bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
+bool aligned(const void* p, size_t bytes) { return (reinterpret_cast<uintptr_t>(p) | bytes) % 64 == 0; }
 
 template <Caches C, Group G>
-void store(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
+void store(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
   float* to = static_cast<float*>(p[link->a]);
-  if (C == Caches::passed && G == Group::whole && aligned(to + i)) {
-    each<G>(i, n, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { hn::Stream(x, D(), to + at); });
+  if (C == Caches::passed && G == Group::whole && aligned(to + i, stride * sizeof(float))) {
+    each<G>(i, stride, part, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { hn::Stream(x, D(), to + at); });
   } else {
-    each<G>(i, n, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { write<G>(x, D(), to, at, n); });
+    each<G>(i, stride, part, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { write<G>(x, D(), to + at, part); });
   }
-  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+  go_on<G>(link, p, i, stride, part, x0, x1, x2, x3);
 }
 template <Group G>
-void store_half(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
+void store_half(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
   auto* to = static_cast<uint16_t*>(p[link->a]);
-  each<G>(i, n, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { write<G>(to_bf16(x), D16(), to, at, n); });
-  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+  each<G>(i, stride, part, x0, x1, x2, x3,
+          [&](V& x, size_t at) HWY_ATTR { write<G>(to_bf16(x), D16(), to + at, part); });
+  go_on<G>(link, p, i, stride, part, x0, x1, x2, x3);
 }
 #if HWY_TARGET == HWY_AVX3
 // By the processor's own rounding.
 template <Caches C>
-__attribute__((target("avx512bf16"))) void store_rounded(const ChainLink* link, void* const* p, size_t i, size_t n,
-                                                         V x0, V x1, V x2, V x3) {
+__attribute__((target("avx512bf16"))) void store_rounded(const ChainLink* link, void* const* p, size_t i, size_t stride,
+                                                         size_t part, V x0, V x1, V x2, V x3) {
   auto* to = static_cast<uint16_t*>(p[link->a]) + i;
   const auto low = (__m512i)_mm512_cvtne2ps_pbh(x1.raw, x0.raw), high = (__m512i)_mm512_cvtne2ps_pbh(x3.raw, x2.raw);
-  if (C == Caches::passed && aligned(to)) {
+  if (stride != hn::Lanes(D())) {
+    const auto put = [&](size_t strip, __m256i v)
+                         HWY_ATTR { _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + strip * stride), v); };
+    put(0, _mm512_castsi512_si256(low));
+    put(1, _mm512_extracti64x4_epi64(low, 1));
+    put(2, _mm512_castsi512_si256(high));
+    put(3, _mm512_extracti64x4_epi64(high, 1));
+  } else if (C == Caches::passed && aligned(to, 0)) {
     _mm512_stream_si512(reinterpret_cast<__m512i*>(to), low);
     _mm512_stream_si512(reinterpret_cast<__m512i*>(to + 32), high);
   } else {
     _mm512_storeu_si512(to, low);
     _mm512_storeu_si512(to + 32, high);
   }
-  go_on<Group::whole>(link, p, i, n, x0, x1, x2, x3);
+  go_on<Group::whole>(link, p, i, stride, part, x0, x1, x2, x3);
 }
-__attribute__((target("avx512bf16"))) void round_by_processor(const ChainLink* link, void* const* p, size_t i, size_t n,
-                                                              V x0, V x1, V x2, V x3) {
+__attribute__((target("avx512bf16"))) void round_by_processor(const ChainLink* link, void* const* p, size_t i,
+                                                              size_t stride, size_t part, V x0, V x1, V x2, V x3) {
   const auto low = (__m512i)_mm512_cvtne2ps_pbh(x1.raw, x0.raw), high = (__m512i)_mm512_cvtne2ps_pbh(x3.raw, x2.raw);
   x0.raw = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(low)), 16));
   x1.raw = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(low, 1)), 16));
   x2.raw = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(high)), 16));
   x3.raw = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(high, 1)), 16));
-  go_on<Group::whole>(link, p, i, n, x0, x1, x2, x3);
+  go_on<Group::whole>(link, p, i, stride, part, x0, x1, x2, x3);
 }
 #endif
 template <Group G>
-void store_bytes(const ChainLink* link, void* const* p, size_t i, size_t n, V x0, V x1, V x2, V x3) {
+void store_bytes(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
   auto* to = static_cast<uint8_t*>(p[link->a]);
-  each<G>(i, n, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR {
+  each<G>(i, stride, part, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR {
     const auto m = hn::RebindMask(DI(), hn::Ne(x, hn::Zero(D())));
-    write<G>(hn::DemoteTo(D8(), hn::IfThenElseZero(m, hn::Set(DI(), 1))), D8(), to, at, n);
+    write<G>(hn::DemoteTo(D8(), hn::IfThenElseZero(m, hn::Set(DI(), 1))), D8(), to + at, part);
   });
-  go_on<G>(link, p, i, n, x0, x1, x2, x3);
+  go_on<G>(link, p, i, stride, part, x0, x1, x2, x3);
 }
 
 template <Group G>
-void end(const ChainLink*, void* const*, size_t, size_t, V, V, V, V) {}
+void end(const ChainLink*, void* const*, size_t, size_t, size_t, V, V, V, V) {}
 
-void run(const ChainLink* first, void* const* p, size_t i, size_t n) {
-  const size_t group = kVectors * hn::Lanes(D());
+HWY_INLINE void run_group(LinkFn link, const ChainLink* first, void* const* p, size_t i, size_t stride, size_t part) {
   const V zero = hn::Zero(D());
-  for (; i + group <= n; i += group) {
-    reinterpret_cast<Link>(first->fns.whole)(first, p, i, n, zero, zero, zero, zero);
+  reinterpret_cast<Link>(link)(first, p, i, stride, part, zero, zero, zero, zero);
+}
+
+void run(const ChainLink* first, void* const* p, size_t n) {
+  const size_t lanes = hn::Lanes(D()), group = kGroup * lanes;
+  size_t i = 0;
+  for (; i + group <= n; i += group) run_group(first->fns.whole, first, p, i, lanes, part_of(i, kGroup, lanes));
+  const size_t vectors = (n - i) / lanes, rest = (n - i) % lanes;
+  if (vectors > 0) run_group(first->fns.part, first, p, i, lanes, part_of(i, vectors, lanes));
+  i += vectors * lanes;
+  if (rest > 0) run_group(first->fns.part, first, p, i, lanes, part_of(i, 1, rest));
+}
+
+void run_strips(const ChainLink* first, void* const* p, const ChainStrips& s) {
+  const size_t lanes = hn::Lanes(D());
+  const LinkFn link = s.strips == kGroup ? first->fns.whole : first->fns.part;
+  for (size_t i = 0; i < s.rows * s.width; i += s.width) {
+    size_t c = 0;
+    for (; c + lanes <= s.width; c += lanes) run_group(link, first, p, i + c, s.apart, part_of(c, s.strips, lanes));
+    if (c < s.width) run_group(first->fns.part, first, p, i + c, s.apart, part_of(c, s.strips, s.width - c));
   }
-  if (i < n) reinterpret_cast<Link>(first->fns.part)(first, p, i, n, zero, zero, zero, zero);
 }
 
 LinkFns pair(Link whole, Link part) { return {reinterpret_cast<LinkFn>(whole), reinterpret_cast<LinkFn>(part)}; }
@@ -275,10 +342,13 @@ ChainTable make_chain_table() {
   t.fold[0] = pair(fold<Add, kW>, fold<Add, kP>);
   t.fold[1] = pair(fold<Maximum, kW>, fold<Maximum, kP>);
   t.fold[2] = pair(fold<Minimum, kW>, fold<Minimum, kP>);
-  t.fold_square = pair(fold<AddSquare, kW>, fold<AddSquare, kP>);
-  t.fold_product[0] = pair(fold_product<kV, kW>, fold_product<kV, kP>);
-  t.fold_product[1] = pair(fold_product<kH, kW>, fold_product<kH, kP>);
-  t.fold_product[2] = pair(fold_product<kO, kW>, fold_product<kO, kP>);
+  t.fold_strips[0] = pair(fold_strips<Add, Itself, kW>, fold_strips<Add, Itself, kP>);
+  t.fold_strips[1] = pair(fold_strips<Maximum, Itself, kW>, fold_strips<Maximum, Itself, kP>);
+  t.fold_strips[2] = pair(fold_strips<Minimum, Itself, kW>, fold_strips<Minimum, Itself, kP>);
+  t.fold_strips_square = pair(fold_strips<Add, Square, kW>, fold_strips<Add, Square, kP>);
+  t.fold_strips_product[0] = pair(fold_strips_product<kV, kW>, fold_strips_product<kV, kP>);
+  t.fold_strips_product[1] = pair(fold_strips_product<kH, kW>, fold_strips_product<kH, kP>);
+  t.fold_strips_product[2] = pair(fold_strips_product<kO, kW>, fold_strips_product<kO, kP>);
   t.store = pair(store<Caches::kept, kW>, store<Caches::kept, kP>);
   t.stream = pair(store<Caches::passed, kW>, store<Caches::passed, kP>);
   t.store_bytes = pair(store_bytes<kW>, store_bytes<kP>);
@@ -292,6 +362,7 @@ ChainTable make_chain_table() {
 #endif
   t.end = pair(end<kW>, end<kP>);
   t.run = run;
+  t.run_strips = run_strips;
   return t;
 }
 

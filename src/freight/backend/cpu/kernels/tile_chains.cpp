@@ -13,8 +13,8 @@ using Kind = TileStep::Kind;
 
 class Chains {
  public:
-  Chains(std::vector<TileRegister>& registers, const std::vector<TileSum>& sums, bool keep)
-      : registers_(registers), sums_(sums), keep_(keep) {}
+  Chains(std::vector<TileRegister>& registers, const std::vector<TileSum>& sums, const ChainOptions& options)
+      : registers_(registers), sums_(sums), options_(options) {}
 
   std::vector<TileStep> run(const std::vector<TileStep>& steps) {
     for (const TileStep& s : steps) {
@@ -82,15 +82,17 @@ class Chains {
     s.fns = fns;
     s.a = a;
     s.b = b;
+    s.by_column = (by_column(a) ? 1 : 0) | (by_column(b) ? 2 : 0);
     out_.push_back(s);
   }
+  bool by_column(int v) { return v >= 0 && options_.strips && extent_ == kFull && at(v).extent == kCol; }
   // A link that leaves v in the accumulator.
   void make(int v, const LinkFns& fns, int a = -1, int b = -1) {
     push(fns, a, b);
     x_ = v;
     in_register_[v] = out_.size() - 1;
     made_.insert(v);
-    if (keep_ || at(v).where == TileRegister::Where::operand) in_memory(v);
+    if (options_.keep || at(v).where == TileRegister::Where::operand) in_memory(v);
   }
 
   // Sees to it that v lies in memory: written behind the link that makes it.
@@ -233,20 +235,23 @@ class Chains {
     int a = s.a, b = s.b;
     if (b < 0 || a == b) {
       bring(a);
-      push(b < 0 ? table_.fold[sum.reduction] : table_.fold_square, sum.narrow);
+      push(b >= 0            ? table_.fold_strips_square
+           : options_.strips ? table_.fold_strips[sum.reduction]
+                             : table_.fold[sum.reduction],
+           sum.narrow);
       return;
     }
     const bool one = s.call.scalars & 2;
     if (!one && x_ == b) std::swap(a, b);
-    const Read other = read(b, one, table_.fold_product);
+    const Read other = read(b, one, table_.fold_strips_product);
     bring(a);
-    push(table_.fold_product[other.from], sum.narrow, other.v);
+    push(table_.fold_strips_product[other.from], sum.narrow, other.v);
   }
 
   const ChainTable& table_ = chain_table();
   std::vector<TileRegister>& registers_;
   const std::vector<TileSum>& sums_;
-  const bool keep_;
+  const ChainOptions options_;
   std::vector<TileStep> out_;
   bool open_ = false;
   Extent extent_ = kFull;              // of the open chain
@@ -260,8 +265,8 @@ class Chains {
 }  // namespace
 
 std::vector<TileStep> make_chains(const std::vector<TileStep>& steps, std::vector<TileRegister>& registers,
-                                  const std::vector<TileSum>& sums, bool keep) {
-  return Chains(registers, sums, keep).run(steps);
+                                  const std::vector<TileSum>& sums, const ChainOptions& options) {
+  return Chains(registers, sums, options).run(steps);
 }
 
 size_t end_of_chain(const std::vector<TileStep>& steps, size_t i) {
@@ -279,7 +284,7 @@ std::vector<TileStep> join_links(const std::vector<TileStep>& steps, std::vector
     joined.back().aux = static_cast<int>(links.size());
     const size_t end = end_of_chain(steps, i);
     for (size_t k = i; k <= end; ++k)
-      links.push_back({steps[k].fns, steps[k].dst >= 0 ? steps[k].dst : steps[k].a, steps[k].b});
+      links.push_back({steps[k].fns, steps[k].dst >= 0 ? steps[k].dst : steps[k].a, steps[k].b, steps[k].by_column});
     i = end;
   }
   return joined;
@@ -289,7 +294,7 @@ void scale(float* y, float factor, int64_t n) {
   const ChainTable& t = chain_table();
   const ChainLink links[] = {{t.load[0], 0}, {t.binary[static_cast<int>(Op::mul)][0][2], 1}, {t.store, 0}, {t.end}};
   void* const pointers[] = {y, &factor};
-  t.run(links, pointers, 0, static_cast<size_t>(n));
+  t.run(links, pointers, static_cast<size_t>(n));
 }
 
 }  // namespace freight::cpu

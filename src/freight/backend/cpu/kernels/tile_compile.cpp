@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/scalar_expression.h"
@@ -17,6 +18,10 @@ namespace {
 
 constexpr int64_t kTileElements = 1024;  // 4 KiB of f32 per register
 constexpr int64_t kLineElements = 16;    // a cache line of f32
+// Longer rows are cut into pieces: runs of memory that are long enough to come at the full rate.
+constexpr int64_t kLongRow = 4096;
+// From here on the last vector of a row may be a part of one in strips of rows.
+constexpr int64_t kWideRow = 64;
 // Where rows are reduced, one of so many elements is a tile by itself: what it has once needs no expansion then.
 constexpr int64_t kWholeRow = 256;
 // A program is cut into about so many tasks where the limits below allow it; a large one has more.
@@ -25,6 +30,8 @@ constexpr int64_t kWantedTasks = 64;
 constexpr int64_t kSmallTask = 4096, kLargeTask = 32768, kSumTask = 16384;
 // The fewest rows of a task with sums: each task leaves up to a row of them to be combined.
 constexpr int64_t kSumRows = 64;
+// The largest task in strips of rows, whose slots are as long as the task.
+constexpr int64_t kLargeStripTask = 262144;
 // Figures of work count operations on elements: kSmallWork makes a task worth it though it is smaller than kSmallTask,
 // an exponential counts as kHeavy, and below kSerialWork the fork and join of threads do not pay.
 constexpr double kSmallWork = 16384, kHeavy = 20, kSerialWork = 50000;
@@ -33,9 +40,11 @@ using Kind = TileStep::Kind;
 
 class Compiler {
  public:
-  explicit Compiler(const TileProgram& program) : p_(with_expressions(program)) {}
+  enum class Strips : uint8_t { tried, refused };
+  Compiler(const TileProgram& program, Strips strips) : p_(with_expressions(program)), strips_(strips) {}
 
-  CompiledTiles run() {
+  // Nothing where strips of rows were tried and do not fit.
+  std::optional<CompiledTiles> run() {
     fold_casts();
     compare_before_relu();
     mark_live();
@@ -49,9 +58,10 @@ class Compiler {
     }
     emit_sums();
     emit_stores();
-    k_.setup = make_chains(k_.setup, virtuals_, k_.sums, true);
-    k_.body = make_chains(k_.body, virtuals_, k_.sums, false);
-    allocate();
+    k_.setup = make_chains(k_.setup, virtuals_, k_.sums, {.keep = true, .strips = k_.strip_rows > 0});
+    k_.body = make_chains(k_.body, virtuals_, k_.sums, {.strips = k_.strip_rows > 0});
+    if (k_.strip_rows > 0 && !fits_strips()) return std::nullopt;
+    place_registers(k_, virtuals_);
     k_.setup = join_links(k_.setup, k_.links);
     k_.body = join_links(k_.body, k_.links);
     return std::move(k_);
@@ -183,8 +193,9 @@ class Compiler {
   void choose_tiles() {
     const int64_t width = k_.width;
     k_.piece = k_.width;
-    if (!has_rows_ && width > kTileElements) {
-      k_.piece = round_up(ceil_div(width, ceil_div(width, kTileElements)), kLineElements);
+    const int64_t longest = one_row() ? kTileElements : kLongRow;
+    if (!has_rows_ && width > longest) {
+      k_.piece = round_up(ceil_div(width, ceil_div(width, longest)), kLineElements);
       k_.pieces = ceil_div(width, k_.piece);
     }
     if (k_.pieces == 1) k_.tile_rows = std::clamp<int64_t>(kTileElements / width, 1, k_.rows);
@@ -193,10 +204,20 @@ class Compiler {
     const auto small = static_cast<int64_t>(kSmallWork / work_);
     int64_t task = std::clamp(elements / kWantedTasks, std::clamp(small, kTileElements, kSmallTask), kLargeTask);
     if (!p_.sums.empty()) task = std::max({kSumTask, ceil_div(elements, kWantedTasks), kSumRows * k_.piece});
-    k_.task_rows = std::max(k_.tile_rows, round_up(ceil_div(task, k_.piece), k_.tile_rows));
+    const bool strips = strips_ == Strips::tried && sums_of_columns();
+    if (strips) task = std::clamp(task, kSumRows * k_.piece, std::max(kSumRows * k_.piece, kLargeStripTask));
+    k_.task_rows = round_up(ceil_div(task, k_.piece), strips ? kGroup : k_.tile_rows);
+    if (strips) k_.strip_rows = ceil_div(std::min(k_.task_rows, k_.rows), kGroup);
     k_.tasks_per_group = ceil_div(k_.rows, k_.task_rows);
     k_.tasks = groups * k_.tasks_per_group;
     k_.parallel = work_ * static_cast<double>(elements) > kSerialWork && k_.tasks > 1;
+  }
+
+  // Whether sums keep rows of which vectors have all or nearly all elements.
+  bool sums_of_columns() {
+    const bool keep_rows = std::any_of(p_.sums.begin(), p_.sums.end(),
+                                       [](const TileAccumulate& s) { return !s.keep.empty() && s.keep.back(); });
+    return keep_rows && k_.pieces == 1 && k_.rows >= kGroup && (k_.width % kLineElements == 0 || k_.width >= kWideRow);
   }
 
   Extent extent_of(const Strides& strides) {
@@ -208,6 +229,7 @@ class Compiler {
     return static_cast<Extent>(e);
   }
 
+  bool tile_of_one_row() const { return k_.tile_rows == 1 && k_.strip_rows == 0; }
   bool one_row() const { return k_.outer_kept * k_.rows == 1; }
 
   void find_extents() {
@@ -226,7 +248,7 @@ class Compiler {
   }
 
   // Marks values that the step of their only reader makes itself, where that has the same extent:
-  //   the product of add(mul(a, b), c) and sub(c, mul(a, b)), and of a sum of products;
+  //   the product of add(mul(a, b), c) and sub(c, mul(a, b)), and, in strips of rows, of a sum of products;
   //   the condition x > 0, or one that lies in memory, of where(condition, y, 0).
   void fuse_pairs() {
     fused_.assign(p_.values.size(), false);
@@ -246,7 +268,7 @@ class Compiler {
       }
     }
     for (const TileAccumulate& a : p_.sums) {
-      if (a.op == Op::sum && reg_of(a.value) == Reg::f32 && is_only_product(a.value, kFull)) {
+      if (k_.strip_rows > 0 && a.op == Op::sum && reg_of(a.value) == Reg::f32 && is_only_product(a.value, kFull)) {
         fused_[static_cast<size_t>(a.value)] = true;
       }
     }
@@ -270,15 +292,16 @@ class Compiler {
     if (extent(a) != e) std::swap(a, b);
     s.a = vector_operand(a, e);
     bool scalar = false;
-    s.b = operand(b, e, scalar);
+    s.b = link_operand(b, e, scalar);
     s.call.scalars |= scalar ? 2 : 0;
   }
 
   // --- emission ---
 
-  int new_register(Reg reg) {
+  int new_register(Reg reg, Extent e) {
     virtuals_.push_back({});
     virtuals_.back().reg = reg;
+    virtuals_.back().extent = e;
     return static_cast<int>(virtuals_.size()) - 1;
   }
   TileRegister& at(int v) { return virtuals_[static_cast<size_t>(v)]; }
@@ -307,7 +330,7 @@ class Compiler {
   const Access& access(int i) { return k_.accesses[static_cast<size_t>(i)]; }
 
   int in_place(int access_number, Reg reg) {
-    const int v = new_register(reg);
+    const int v = new_register(reg, access(access_number).extent);
     at(v).where = Where::operand;
     at(v).access = access_number;
     at(v).dtype = access(access_number).dtype;
@@ -327,21 +350,26 @@ class Compiler {
   // all.
   int operand(int v, Extent e, bool& scalar) {
     const Extent own = extent(v);
-    scalar = own != e && (own == kScalar || (own == kRow && k_.tile_rows == 1));
+    scalar = own != e && (own == kScalar || (own == kRow && tile_of_one_row()));
     return scalar ? virtual_of_[static_cast<size_t>(v)] : vector_operand(v, e);
+  }
+  // The same for a link, which in strips of rows reads an element per column as it does one for all.
+  int link_operand(int v, Extent e, bool& one) {
+    one = k_.strip_rows > 0 && e == kFull && extent(v) == kCol;
+    return one ? virtual_of_[static_cast<size_t>(v)] : operand(v, e, one);
   }
   // The same with one element for each of the result, to which v is expanded if need be.
   int vector_operand(int v, Extent e) {
     const Extent own = extent(v);
     if (own == e) return virtual_of_[static_cast<size_t>(v)];
-    if (own == kCol && k_.tile_rows == 1) return virtual_of_[static_cast<size_t>(v)];
+    if (own == kCol && tile_of_one_row()) return virtual_of_[static_cast<size_t>(v)];
     const auto key = std::make_pair(v, e);
     if (const auto it = expanded_.find(key); it != expanded_.end()) return it->second;
     TileStep s;
     s.kind = own == kScalar ? Kind::fill : own == kRow ? Kind::expand_rows : Kind::expand_cols;
     s.reg = reg_of(v);
     s.a = virtual_of_[static_cast<size_t>(v)];
-    s.dst = new_register(s.reg);
+    s.dst = new_register(s.reg, e);
     s.extent = e;
     // A value that does not vary is expanded once per task, to the full tile.
     (varies(own) ? k_.body : k_.setup).push_back(s);
@@ -354,7 +382,7 @@ class Compiler {
     int& result = virtual_of_[static_cast<size_t>(i)];
     switch (v.kind) {
       case TileValue::Kind::constant: {
-        result = new_register(reg_of(i));
+        result = new_register(reg_of(i), kScalar);
         at(result).where = Where::constant;
         if (reg_of(i) == Reg::f32) {
           at(result).bits = std::bit_cast<uint32_t>(static_cast<float>(v.number));
@@ -391,7 +419,7 @@ class Compiler {
         s.reg = reg_of(i);
         s.aux = reduction_index(v.op);
         s.a = vector_operand(v.a, kFull);
-        s.dst = result = new_register(s.reg);
+        s.dst = result = new_register(s.reg, kRow);
         k_.body.push_back(s);
         return;
       }
@@ -409,7 +437,7 @@ class Compiler {
     s.number = value(i).number;
     s.key_stride = value(i).key_stride;
     s.call.op = value(i).op;
-    s.dst = new_register(s.reg);
+    s.dst = new_register(s.reg, s.extent);
     emit(s);
     return s.dst;
   }
@@ -439,7 +467,7 @@ class Compiler {
         fail(ErrorKind::usage, name(v.op), "no such operation on ", to_string(from), " elements");
       }
     }
-    s.dst = new_register(out);
+    s.dst = new_register(out, e);
     emit(s);
     return s.dst;
   }
@@ -461,20 +489,20 @@ class Compiler {
     } else if (v.op == Op::where) {
       s.form = Form::where;
       s.a = vector_operand(v.a, e);
-      s.b = operand(v.b, e, sb);
-      s.c = operand(v.c, e, sc);
+      s.b = link_operand(v.b, e, sb);
+      s.c = link_operand(v.c, e, sc);
     } else if (v.b >= 0 && fused_[static_cast<size_t>(v.b)]) {  // v.b = mul(a, b) of the same extent
       s.form = v.op == Op::add ? Form::mul_add : Form::mul_sub_from;
       take_factors(v.b, e, s);
-      s.c = operand(v.a, e, sc);
+      s.c = link_operand(v.a, e, sc);
     } else if (v.b < 0) {
       if (!table.unary[op].whole) return false;
       s.a = vector_operand(v.a, e);
     } else {
       if (!table.binary[op][0][0].whole) return false;
       s.form = Form::binary;  // one operand at least has the extent e, which is the union of both
-      s.a = operand(v.a, e, sa);
-      s.b = operand(v.b, e, sb);
+      s.a = link_operand(v.a, e, sa);
+      s.b = link_operand(v.b, e, sb);
     }
     s.call.scalars |= (sa ? 1 : 0) | (sb ? 2 : 0) | (sc ? 4 : 0);
     return true;
@@ -493,10 +521,11 @@ class Compiler {
       sum.reduction = reduction_index(a.op);
       sum.reg = reg_of(a.value);
       sum.keeps_row = !a.keep.empty() && a.keep.back() && outer_ < p_.space.rank();
-      sum.wide = new_register(register_of_sums(sum.reg));
+      const Extent lanes = k_.strip_rows > 0 && sum.reg == Reg::f32 ? kCol : kFull;
+      sum.wide = new_register(register_of_sums(sum.reg), lanes);
       at(sum.wide).pinned = true;
       if (sum.reg == Reg::f32) {
-        sum.narrow = new_register(Reg::f32);
+        sum.narrow = new_register(Reg::f32, lanes);
         at(sum.narrow).pinned = true;
       }
       // The result walks B, then the row where it is kept.
@@ -568,7 +597,6 @@ class Compiler {
       }
       if (linear && s.reg == Reg::f32 && (store.dtype == DType::f32 || links_convert(store.dtype, s.reg))) {
         s.b = in_place(a, s.reg);
-        at(s.b).streamed = s.stream;
       }
       if (early && s.b >= 0) {
         emit_behind(s);
@@ -581,100 +609,18 @@ class Compiler {
 
   // --- registers and pointers ---
 
-  void allocate() {
-    allocate_slots();
-    number_pointers();
-    find_far_operands();
-    use_pointers();
-  }
-
-  void allocate_slots() {
-    for (const TileStep& s : k_.setup) {
-      if (s.dst >= 0) at(s.dst).pinned = true;
-    }
-    bool wide = false;
-    for (const TileRegister& v : virtuals_) wide = wide || (v.where == Where::slot && v.reg != Reg::f32);
-    const int64_t elements = k_.tile_rows * k_.piece;
-    // 128 bytes beyond the tile keep registers from sharing their low address bits.
-    k_.slot_bytes = static_cast<size_t>(round_up(elements * (wide ? 8 : 4), 64)) + 128;
-    for (TileRegister& v : virtuals_) {
-      if (v.where == Where::slot && v.pinned) v.pointer = k_.slots++;
-    }
-    // A chain takes all its links over a few vectors, then over the next: what one of them reads stays until it ends.
-    std::map<int, size_t> last_use;
-    for (size_t i = 0; i < k_.body.size(); ++i) {
-      const size_t end = end_of_chain(k_.body, i);
-      for (int r : {k_.body[i].a, k_.body[i].b, k_.body[i].c}) last_use[r] = end;
-    }
-    std::vector<int> free;
-    for (size_t i = 0; i < k_.body.size(); ++i) {
-      TileStep& s = k_.body[i];
-      if (s.dst >= 0 && at(s.dst).where == Where::slot) {
-        if (free.empty()) {
-          at(s.dst).pointer = k_.slots++;
-        } else {
-          at(s.dst).pointer = free.back();
-          free.pop_back();
-        }
-      }
-      for (const auto& [r, last] : last_use) {
-        if (last == i && r >= 0 && at(r).where == Where::slot && !at(r).pinned) free.push_back(at(r).pointer);
-      }
-    }
-  }
-
-  // Gives constants and operands their pointers behind the slots, and says with which tiles those of operands move.
-  void number_pointers() {
-    int next = k_.slots;
-    for (TileRegister& v : virtuals_) {
-      if (v.where != Where::constant) continue;
-      k_.constants.push_back(v.bits);
-      v.pointer = next++;
-    }
-    for (TileRegister& v : virtuals_) {
-      if (v.where != Where::operand) continue;
-      v.pointer = next++;
-      const Access& a = access(v.access);
-      const TileMove move{v.pointer, a.operand, size_of(a.dtype)};
-      (a.extent == kScalar ? k_.setup_moves
-       : a.extent == kCol  ? k_.col_moves
-       : a.extent == kRow  ? k_.row_moves
-                           : k_.full_moves)
-          .push_back(move);
-    }
-    if (next > kMaxPointers)
-      fail(ErrorKind::device, "tile", "the region is too large: ", next, " operands and registers");
-  }
-
-  void find_far_operands() {
-    for (const TileRegister& v : virtuals_) {
-      if (v.where != Where::operand || access(v.access).extent != kFull || v.streamed) continue;
-      const TileMove move{0, access(v.access).operand, size_of(v.dtype)};
-      const auto same = [&](const TileMove& m) { return m.operand == move.operand; };
-      if (std::none_of(k_.far.begin(), k_.far.end(), same)) k_.far.push_back(move);
-    }
-    for (const TileStep& s : k_.body) {
-      if (s.kind != Kind::load || s.extent != kFull || !access(s.aux).linear()) continue;
-      k_.far.push_back({0, access(s.aux).operand, size_of(access(s.aux).dtype)});
-    }
-  }
-
-  // Puts numbers of pointers in the place of virtual registers.
-  void use_pointers() {
-    for (std::vector<TileStep>* steps : {&k_.setup, &k_.body}) {
-      for (TileStep& s : *steps) {
-        for (int* r : {&s.dst, &s.a, &s.b, &s.c}) {
-          if (*r >= 0) *r = at(*r).pointer;
-        }
-      }
-    }
-    for (TileSum& s : k_.sums) {
-      s.wide = at(s.wide).pointer;
-      if (s.narrow >= 0) s.narrow = at(s.narrow).pointer;
-    }
+  // Whether what is done per element are loads and chains, which find slots of the body in strips as they do operands.
+  bool fits_strips() {
+    const auto fits = [](const TileStep& s) {
+      return s.extent == kFull && s.reg == Reg::f32 && (s.kind == Kind::link || s.kind == Kind::load);
+    };
+    return std::all_of(k_.body.begin(), k_.body.end(), fits) &&
+           std::none_of(k_.setup.begin(), k_.setup.end(),
+                        [&](const TileStep& s) { return s.dst >= 0 && varies(at(s.dst).extent); });
   }
 
   TileProgram p_;
+  const Strips strips_;
   CompiledTiles k_;
   int outer_ = 0, leading_ = 0;  // the first dimension of R, of M
   double work_ = 0;              // operations per element
@@ -690,6 +636,9 @@ class Compiler {
 
 }  // namespace
 
-CompiledTiles compile_tiles(const TileProgram& program) { return Compiler(program).run(); }
+CompiledTiles compile_tiles(const TileProgram& program) {
+  if (std::optional<CompiledTiles> tiles = Compiler(program, Compiler::Strips::tried).run()) return std::move(*tiles);
+  return std::move(*Compiler(program, Compiler::Strips::refused).run());
+}
 
 }  // namespace freight::cpu

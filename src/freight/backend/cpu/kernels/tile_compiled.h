@@ -1,10 +1,16 @@
-// The compiled form of a tile program, shared by tile_compile.cpp (makes it) and tile_run.cpp (executes it).
+// The compiled form of a tile program, shared by tile_compile.cpp and tile_registers.cpp (make it)
+// and tile_run.cpp (executes it).
 //
 // The iteration space is B x M rows of R elements each, slowest first. Accumulations keep B, reduce M, and keep or
 // reduce R; without accumulations B is 1. A tile is `tile_rows` whole rows, or a piece of one row where no row
 // reduction needs it whole; a task is the tiles that a thread takes at a time. Every value has an extent: one number
 // (scalar), one per row (row), one per column (col), or one per element (full). Values that are the same in all rows
 // (scalar, col) are computed once per task (`setup`), the others once per tile (`body`).
+//
+// Where all elements pass through chains into sums that keep R, the rows of a task are cut into four strips, which the
+// task reads side by side: an element of a sum adds ((r0 + r1) + (r2 + r3)) for each row of the strips, and goes to f64
+// after 32 of them. Four rows that lie next to one another would be the same to the sums, but the hardware does not
+// prefetch four streams of one page.
 //
 // Steps find memory through a table of pointers, which each task has for itself: first the slots, each the memory of a
 // tile register, then the constants, then the operands, whose pointers move with the task or the tile.
@@ -66,6 +72,7 @@ struct LinkFns {
 struct ChainLink {
   LinkFns fns;
   int a = -1, b = -1;  // numbers of pointers
+  int by_column = 0;   // bit 0, 1 set where a, b has an element per column (From::one)
 };
 
 // The expression of a simple step, which is f32 alone and always becomes a link of a chain.
@@ -101,6 +108,7 @@ struct TileStep {
   Reg reg = Reg::f32;                    // of dst; of a for store, row_reduce and accumulate
   int dst = -1, a = -1, b = -1, c = -1;  // while compiling: virtual registers; compiled: numbers of pointers
   LinkFns fns;                           // link
+  int by_column = 0;                     // link
   generic::Call call{};                  // generic; simple: op and scalars
   // The number of an access (load, store, index, random), of a reduction (row_reduce), of a sum (accumulate), or of the
   // first link (chain).
@@ -114,11 +122,11 @@ struct TileStep {
 struct TileRegister {
   enum class Where : uint8_t { slot, constant, operand } where = Where::slot;
   Reg reg = Reg::f32;
+  Extent extent = kFull;
   DType dtype = DType::f32;  // of an operand's elements in memory
   int64_t bits = 0;          // constant
   int access = -1;           // operand
   bool pinned = false;       // lives as long as the task
-  bool streamed = false;     // written past the caches
   int pointer = -1;
 };
 
@@ -146,11 +154,12 @@ struct CompiledTiles {
   int64_t tasks = 0;
   bool parallel = false;
 
-  int slots = 0;
-  size_t slot_bytes = 0;
+  int64_t strip_rows = 0;  // rows of each of the four strips of a task; 0: no strips
+
+  std::vector<size_t> slots;       // their offsets
+  size_t slot_bytes = 0;           // of all
   std::vector<int64_t> constants;  // bit patterns; pointer `slots` + i
   std::vector<TileMove> setup_moves, col_moves, row_moves, full_moves;
-  std::vector<TileMove> far;  // operands that are prefetched: those of full_moves, and of linear loads; no pointers
   std::vector<Access> accesses;
   std::vector<TileStep> setup, body;
   std::vector<ChainLink> links;
@@ -161,5 +170,7 @@ struct CompiledTiles {
 constexpr int kMaxPointers = 160;  // the table lies on the thread's stack
 
 CompiledTiles compile_tiles(const TileProgram& program);
+// Makes slots for registers, and puts numbers of pointers in the place of theirs (tile_registers.cpp).
+void place_registers(CompiledTiles& tiles, std::vector<TileRegister>& registers);
 
 }  // namespace freight::cpu

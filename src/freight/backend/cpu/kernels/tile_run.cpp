@@ -19,7 +19,7 @@ using Kind = TileStep::Kind;
 class Kernel final : public TileKernel {
  public:
   explicit Kernel(const TileProgram& program) : k_(compile_tiles(program)), table_(f32_table()) {
-    reserve_thread_scratch(register_bytes());
+    reserve_thread_scratch(k_.slot_bytes);
   }
 
   size_t scratch_bytes() const override { return k_.scratch; }
@@ -33,14 +33,14 @@ class Kernel final : public TileKernel {
   }
 
  private:
-  size_t register_bytes() const { return static_cast<size_t>(k_.slots) * k_.slot_bytes; }
-
   // The tile at hand: where it starts and how many elements each extent has.
   struct Tile {
     int64_t row = 0, col = 0, rows = 0, cols = 0;
     int64_t count[4] = {1, 0, 0, 0};
     int64_t start[4] = {0, 0, 0, 0};
-    void set(int64_t width) {
+    void move_to(int64_t to, int64_t height, int64_t width) {
+      row = to;
+      rows = height;
       count[kRow] = rows;
       count[kCol] = cols;
       count[kFull] = rows * cols;
@@ -50,21 +50,7 @@ class Kernel final : public TileKernel {
     }
   };
 
-  static constexpr int64_t kFarBytes = 1 << 20;  // more than a core's own caches hold
-  static constexpr int64_t kLine = 64;
-  static constexpr int64_t kPart = 256;  // elements of a chain for which as many of the next tile are asked
-  static constexpr int64_t kAhead = 2;
-  static constexpr int64_t kFlushTiles = 32;  // tiles between two flushes of f32 sums into f64
-
-  // Elements [first, last) of the operands of a tile that comes soon.
-  void prefetch_next(const Tile& tile, int64_t first, int64_t last, void* const* operands) const {
-    const int64_t start = tile.start[kFull] + kAhead * k_.tile_rows * k_.width;
-    for (const TileMove& m : k_.far) {
-      const int64_t element = static_cast<int64_t>(m.element);
-      const char* from = static_cast<const char*>(operands[m.operand]) + start * element;
-      for (int64_t at = first * element; at < last * element; at += kLine) __builtin_prefetch(from + at);
-    }
-  }
+  static constexpr int64_t kFlushAdds = 32;  // additions between two flushes of an f32 sum into f64
 
   static void move(const std::vector<TileMove>& moves, int64_t start, void* const* operands, void** pointers) {
     for (const TileMove& m : moves) {
@@ -74,10 +60,10 @@ class Kernel final : public TileKernel {
 
   void run_task(int64_t t, void* const* operands, char* scratch) const {
     void* pointers[kMaxPointers];
-    char* registers = static_cast<char*>(thread_scratch(register_bytes()));
-    for (int i = 0; i < k_.slots; ++i) pointers[i] = registers + static_cast<size_t>(i) * k_.slot_bytes;
+    char* registers = static_cast<char*>(thread_scratch(k_.slot_bytes));
+    for (size_t i = 0; i < k_.slots.size(); ++i) pointers[i] = registers + k_.slots[i];
     for (size_t i = 0; i < k_.constants.size(); ++i) {
-      pointers[static_cast<size_t>(k_.slots) + i] = const_cast<int64_t*>(&k_.constants[i]);
+      pointers[k_.slots.size() + i] = const_cast<int64_t*>(&k_.constants[i]);
     }
     // All pieces of a row go to the same thread, which more often than not has made what it reads of them.
     const int64_t piece = t % k_.pieces, block = t / k_.pieces % k_.tasks_per_group;
@@ -87,42 +73,61 @@ class Kernel final : public TileKernel {
     Tile tile;
     tile.col = piece * k_.piece;
     tile.cols = std::min(k_.piece, k_.width - tile.col);
-    tile.row = first;
-    tile.rows = k_.tile_rows;
-    tile.set(k_.width);
+    tile.move_to(first, k_.tile_rows, k_.width);
     move(k_.setup_moves, 0, operands, pointers);
     move(k_.col_moves, tile.col, operands, pointers);
     for (const TileSum& sum : k_.sums) clear(sum, tile, pointers);
     for (const TileStep& s : k_.setup) execute(s, tile, operands, pointers);
-    // The operands of a far tile arrive while the one before is computed, some of them per chain or part of one.
-    const bool far = k_.outer_kept * k_.rows * k_.width * static_cast<int64_t>(sizeof(float)) >= kFarBytes;
-    const auto chains =
-        std::count_if(k_.body.begin(), k_.body.end(), [](const auto& s) { return s.kind == Kind::chain; });
-    for (int64_t tiles = 1; tile.row < end; tile.row += k_.tile_rows, ++tiles) {
-      tile.rows = std::min(k_.tile_rows, end - tile.row);
-      tile.set(k_.width);
-      move(k_.row_moves, tile.row, operands, pointers);
-      move(k_.full_moves, tile.start[kFull], operands, pointers);
-      const bool ahead = far && tile.row + kAhead * k_.tile_rows < end;
-      int64_t asked = 0;
-      for (const TileStep& s : k_.body) {
-        if (s.kind != Kind::chain || !ahead) {
-          execute(s, tile, operands, pointers);
-          continue;
-        }
-        for (int64_t i = 0, n = tile.count[s.extent]; i < n; i += kPart) {
-          const int64_t next = std::min(asked + ceil_div(kPart, chains), tile.count[kFull]);
-          prefetch_next(tile, asked, next, operands);
-          asked = next;
-          run_chain(s, pointers, i, std::min(i + kPart, n));
-        }
-      }
-      for (const TileSum& sum : k_.sums) {
-        if (tiles % kFlushTiles == 0) flush(sum, tile, pointers);
-      }
+    if (k_.strip_rows > 0) {
+      const int64_t strips = (end - first) / k_.strip_rows, rest = (end - first) % k_.strip_rows;
+      if (strips > 0) run_strips(tile, first, k_.strip_rows, strips, operands, pointers);
+      run_strips(tile, end - rest, rest, 1, operands, pointers);
+    } else {
+      run_tiles(tile, first, end, operands, pointers);
     }
     const int64_t part = (b * k_.pieces + piece) * k_.tasks_per_group + block;
     for (const TileSum& sum : k_.sums) finish(sum, part, tile, pointers, scratch);
+  }
+
+  void run_tiles(Tile& tile, int64_t row, int64_t end, void* const* operands, void** pointers) const {
+    for (int64_t tiles = 1; row < end; row += k_.tile_rows, ++tiles) {
+      tile.move_to(row, std::min(k_.tile_rows, end - row), k_.width);
+      move(k_.row_moves, tile.row, operands, pointers);
+      move(k_.full_moves, tile.start[kFull], operands, pointers);
+      for (const TileStep& s : k_.body) execute(s, tile, operands, pointers);
+      if (tiles % kFlushAdds == 0) flush_all(tile, pointers);
+    }
+  }
+
+  void run_strips(Tile& tile, int64_t row, int64_t rows, int64_t strips, void* const* operands, void** pointers) const {
+    const int64_t end = row + rows;
+    for (int64_t added = k_.tile_rows; row < end; row += k_.tile_rows, added += k_.tile_rows) {
+      tile.move_to(row, std::min(k_.tile_rows, end - row), k_.width);
+      move(k_.full_moves, tile.start[kFull], operands, pointers);
+      const ChainStrips s{.strips = static_cast<size_t>(strips),
+                          .apart = static_cast<size_t>(k_.strip_rows * k_.width),
+                          .rows = static_cast<size_t>(tile.rows),
+                          .width = static_cast<size_t>(k_.width)};
+      for (const TileStep& step : k_.body) {
+        if (step.kind == Kind::chain) {
+          chains_.run_strips(links(step), pointers, s);
+        } else {
+          load_strips(step, tile, strips, operands, pointers);
+        }
+      }
+      if (added < kFlushAdds) continue;
+      flush_all(tile, pointers);
+      added = 0;
+    }
+  }
+
+  void load_strips(const TileStep& s, Tile tile, int64_t strips, void* const* operands, void** p) const {
+    void* const start = p[s.dst];
+    for (int64_t i = 0; i < strips; ++i, tile.move_to(tile.row + k_.strip_rows, tile.rows, k_.width)) {
+      p[s.dst] = static_cast<float*>(start) + i * k_.strip_rows * k_.width;
+      execute(s, tile, operands, p);
+    }
+    p[s.dst] = start;
   }
 
   void execute(const TileStep& s, const Tile& tile, void* const* operands, void** p) const {
@@ -130,7 +135,7 @@ class Kernel final : public TileKernel {
     const size_t n = static_cast<size_t>(count);
     const size_t size = s.reg == Reg::f32 ? 4 : 8;
     switch (s.kind) {
-      case Kind::chain: run_chain(s, p, 0, count); return;
+      case Kind::chain: chains_.run(links(s), p, n); return;
       case Kind::generic:
         generic::run(s.call, p[s.dst], p[s.a], s.b < 0 ? nullptr : p[s.b], s.c < 0 ? nullptr : p[s.c], n);
         return;
@@ -194,9 +199,7 @@ class Kernel final : public TileKernel {
     }
   }
 
-  void run_chain(const TileStep& s, void* const* p, int64_t begin, int64_t end) const {
-    chains_.run(&k_.links[static_cast<size_t>(s.aux)], p, static_cast<size_t>(begin), static_cast<size_t>(end));
-  }
+  const ChainLink* links(const TileStep& chain) const { return &k_.links[static_cast<size_t>(chain.aux)]; }
 
   void load(void* dst, Reg reg, const void* src, DType dtype, int64_t stride, int64_t n) const {
     const size_t count = static_cast<size_t>(n);
@@ -245,9 +248,11 @@ class Kernel final : public TileKernel {
   // --- accumulations ---
 
   // Sums that the tile's elements go to: one each, and those that a flush leaves of them.
-  int64_t lanes(const Tile& t) const { return k_.tile_rows * t.cols; }
+  int64_t lanes(const TileSum& s, const Tile& t) const {
+    return k_.strip_rows > 0 && s.narrow >= 0 ? t.cols : k_.tile_rows * t.cols;
+  }
   int64_t wide_lanes(const TileSum& s, const Tile& t) const {
-    return s.keeps_row && s.narrow >= 0 && s.reduction == 0 ? t.cols : lanes(t);
+    return s.keeps_row && s.narrow >= 0 && s.reduction == 0 ? t.cols : lanes(s, t);
   }
 
   void clear(const TileSum& sum, const Tile& tile, void** p) const {
@@ -265,16 +270,20 @@ class Kernel final : public TileKernel {
     std::fill_n(static_cast<double*>(p[sum.wide]), n, identity);
     if (sum.narrow < 0) return;
     const float start = static_cast<float>(identity);
-    table_.expand_rows(static_cast<float*>(p[sum.narrow]), &start, 1, static_cast<size_t>(lanes(tile)));
+    table_.expand_rows(static_cast<float*>(p[sum.narrow]), &start, 1, static_cast<size_t>(lanes(sum, tile)));
   }
 
   void flush(const TileSum& sum, const Tile& tile, void** p) const {
     if (sum.narrow < 0 || sum.reduction != 0) return;
-    const int64_t n = lanes(tile), wide = wide_lanes(sum, tile);
+    const int64_t n = lanes(sum, tile), wide = wide_lanes(sum, tile);
     for (int64_t i = 0; i < n; i += wide) {
       table_.flush(static_cast<double*>(p[sum.wide]), static_cast<float*>(p[sum.narrow]) + i,
                    static_cast<size_t>(wide));
     }
+  }
+
+  void flush_all(const Tile& tile, void** p) const {
+    for (const TileSum& sum : k_.sums) flush(sum, tile, p);
   }
 
   // Folds the lanes of a task and leaves [cols] or one number in scratch; the parts of one (b, piece) one behind the
