@@ -229,7 +229,8 @@ def _batches_per_epoch(loader, steps):
 
 
 def _is_loader(x):
-    return not hasattr(x, "shape") and not isinstance(x, (list, tuple)) and hasattr(x, "__iter__")
+    is_sequence = hasattr(x, "__getitem__") and hasattr(x, "__len__")  # such as those of Keras
+    return not hasattr(x, "shape") and not isinstance(x, (list, tuple, dict)) and (hasattr(x, "__iter__") or is_sequence)
 
 
 def _collected(loader, what):

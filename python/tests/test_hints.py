@@ -178,3 +178,27 @@ def test_a_network_knows_the_names_of_its_classes(tmp_path):
     net.fit(np.eye(2, dtype="f4"), ["no", "yes"], verbose=0)
     net.save(tmp_path / "m.safetensors")
     assert net.classes == fr.load(tmp_path / "m.safetensors").classes == ["no", "yes"]
+
+
+def test_a_network_that_a_compiled_loop_trained_is_saved_without_the_shape(tmp_path):
+    net = nn.Sequential(nn.Linear(5, 1))
+    optimizer = optim.SGD(net, lr=0.1)
+    step = fr.jit(lambda x: optimizer.update(fr.grad(lambda n: fr.mean(n(x) ** 2))(net)))
+    step(fr.ones((4, 5)))
+    assert net.save(tmp_path / "m.safetensors", loss="mse")
+    np.testing.assert_array_equal(np.asarray(fr.load(tmp_path / "m.safetensors").predict(np.ones((2, 5)))), np.asarray(net.eval()(fr.ones((2, 5)))))
+
+
+def test_sequences_of_batches_are_data():
+    class Sequence:  # as Keras has them: neither an iterator nor an array
+        def __len__(self):
+            return 5
+
+        def __getitem__(self, i):
+            if i >= 5:
+                raise IndexError(i)
+            return np.full((8, 2), i, "f4"), np.arange(8) % 2
+
+    net = nn.Sequential(nn.Linear(2, 2))
+    assert net.fit(Sequence(), epochs=2, verbose=0).steps == 10
+    assert 0 < net.evaluate(Sequence())["accuracy"] < 1
