@@ -110,7 +110,6 @@ class Parameter:
         return self._variable.device
 
     def numel(self):
-        """The number of elements."""
         return math.prod(self.shape)
 
     def __getattr__(self, name):
@@ -541,6 +540,8 @@ class Layer(Module):
 
     def _make(self, given):
         Module.__init__(self)
+        if not given.get("batch_first", True):
+            raise ValueError(f"{self._type}, batch_first: samples are (N, T, C): expected True, got {given['batch_first']!r}")
         own = self.__dict__
         own["_settings"] = {}
         for name, key in self._keys.items():

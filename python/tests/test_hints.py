@@ -75,6 +75,8 @@ def test_early_stopping_monitors_what_it_is_told():
         assert net.evaluate(x, y)[monitor.removeprefix("val_")] == pytest.approx(best, rel=1e-5)
     with pytest.raises(ValueError, match="restore_best_weights: the best weights are always restored"):
         callbacks.EarlyStopping(restore_best_weights=False)
+    with pytest.raises(ValueError, match='monitor: expected "val_loss", "val_accuracy" or another metric of the validation data, got .loss.'):
+        callbacks.EarlyStopping(monitor="loss")
     with pytest.raises(ValueError, match="metric"):
         net.fit(x, y, validation_data=(x, y), verbose=0, callbacks=callbacks.EarlyStopping(monitor="val_acc"))
 
@@ -202,3 +204,10 @@ def test_sequences_of_batches_are_data():
     net = nn.Sequential(nn.Linear(2, 2))
     assert net.fit(Sequence(), epochs=2, verbose=0).steps == 10
     assert 0 < net.evaluate(Sequence())["accuracy"] < 1
+
+
+def test_the_order_of_axes_may_be_stated_as_pytorch_does():
+    for make in (lambda **k: nn.LSTM(4, 8, **k), lambda **k: nn.GRU(4, 8, **k), lambda **k: nn.MultiheadAttention(8, 2, **k)):
+        assert repr(make(batch_first=True)) == repr(make())
+        with pytest.raises(ValueError, match=r"batch_first: samples are \(N, T, C\): expected True, got False"):
+            make(batch_first=False)
