@@ -83,13 +83,15 @@ def default_of(layer, f):
     return "None" if (layer["name"], f["key"]) in NONE else repr(f["default"])
 
 
-def signature(layer, text):
+def signature(layer, text, batch_first):
     parts, keywords = [], False
     for name, f, positional in parameters_of(layer):
         if not positional and not keywords:
             parts.append("*")
             keywords = True
         parts.append(text(name, f))
+    if layer["name"] in BASES:  # PyTorch's name for the only order of axes here: Layer._make refuses False
+        parts += ["*"] * (not keywords) + ["batch_first" + batch_first]
     return ", ".join(["self", *parts])
 
 
@@ -156,11 +158,11 @@ def write(core, package, write_stub, stubs):
                   f"    _usual: dict[str, object] = {usual!r}", f"    _containers: dict[str, str] = {containers!r}"]
         words = {key: values for (name, key), values in WORDS.items() if name == t["name"]}
         lines += [f"    _words: dict[str, dict[str | None, int]] = {words!r}"] if words else []
-        lines += ["", f"    def __init__({signature(t, lambda n, f: n if f['required'] else f'{n}={default_of(t, f)}')}):",
+        lines += ["", f"    def __init__({signature(t, lambda n, f: n if f['required'] else f'{n}={default_of(t, f)}', '=True')}):",
                   "        self._make(locals())", ""]
         stub.append(f"class {t['name']}({BASES.get(t['name'], 'Layer')}):")
         stub += [f"    {name}: Any" for name, f, _ in parameters if name not in containers]
-        stub.append(f"    def __init__({signature(t, lambda n, f: f'{n}: {stub_type(t, f)}' + ('' if f['required'] else ' = ...'))}) -> None: ...")
+        stub.append(f"    def __init__({signature(t, lambda n, f: f'{n}: {stub_type(t, f)}' + ('' if f['required'] else ' = ...'), ': Literal[True] = ...')}) -> None: ...")
     (package / "_layers.py").write_text("\n".join(lines))
     functional, layers_of_functions, ctc = (ast.parse((package / f"nn/{name}.py").read_text())
                                             for name in ("functional", "_functional_layers", "_ctc"))

@@ -229,7 +229,8 @@ def _batches_per_epoch(loader, steps):
 
 
 def _is_loader(x):
-    return not hasattr(x, "shape") and not isinstance(x, (list, tuple)) and hasattr(x, "__iter__")
+    is_sequence = hasattr(x, "__getitem__") and hasattr(x, "__len__")  # such as those of Keras
+    return not hasattr(x, "shape") and not isinstance(x, (list, tuple, dict)) and (hasattr(x, "__iter__") or is_sequence)
 
 
 def _collected(loader, what):
@@ -566,6 +567,8 @@ class EarlyStopping(Callback):
     def __init__(self, patience=3, min_delta=0.0, monitor="val_loss", restore_best_weights=True):
         if not restore_best_weights:
             raise ValueError("EarlyStopping: restore_best_weights: the best weights are always restored: expected True, got False")
+        if not monitor.startswith("val_"):
+            raise ValueError(f"EarlyStopping: monitor: expected \"val_loss\", \"val_accuracy\" or another metric of the validation data, got {monitor!r}")
         self.patience, self.min_delta, self.monitor = patience, min_delta, monitor
 
     def settings(self):

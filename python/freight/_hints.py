@@ -6,7 +6,7 @@ PACKAGE = {
     "as_tensor": "freight.asarray", "rand": "freight.random.uniform", "randn": "freight.random.normal", "randint": "freight.random.randint",
     "randperm": "freight.random.permutation", "manual_seed": "freight.random.seed", "cat": "freight.concat", "concatenate": "freight.concat",
     "vstack": "freight.concat", "hstack": "freight.concat", "clamp": "freight.clip", "absolute": "freight.abs", "power": "freight.pow",
-    "cumsum": "freight.cumulative_sum", "cumprod": "freight.cumulative_prod", "unsqueeze": "freight.expand_dims", "transpose": "freight.permute_dims",
+    "median": "the middle of freight.sort", "average": "freight.mean", "cumsum": "freight.cumulative_sum", "cumprod": "freight.cumulative_prod", "unsqueeze": "freight.expand_dims", "transpose": "freight.permute_dims",
     "permute": "freight.permute_dims", "bmm": "freight.matmul", "mm": "freight.matmul", "dot": "freight.vecdot", "norm": "freight.linalg.vector_norm",
     "arctan2": "freight.atan2", "arcsin": "freight.asin", "arccos": "freight.acos", "arctan": "freight.atan", "amax": "freight.max", "amin": "freight.min",
     "float": "freight.float32", "double": "freight.float64", "long": "freight.int64",

@@ -110,7 +110,6 @@ class Parameter:
         return self._variable.device
 
     def numel(self):
-        """The number of elements."""
         return math.prod(self.shape)
 
     def __getattr__(self, name):
@@ -270,11 +269,15 @@ class Module:
 
     def __call__(self, *arguments, **keywords):
         node = self._node()
-        if _calls.depth or _recording():
+        if _calls.depth:
             return self._run(node, arguments, keywords)
-        arguments = [self._single(_as_leaves(a)) for a in arguments]
+        recording = _recording()
+        if not recording:
+            arguments = [self._single(_as_leaves(a)) for a in arguments]
         if arguments and isinstance(arguments[0], _core.Array):
             self.__dict__["_seen"] = (arguments[0].shape[1:], arguments[0].dtype.name)
+        if recording:
+            return self._run(node, arguments, keywords)
         _calls.depth += 1
         try:
             result = self._run(node, arguments, {k: _as_leaves(v) for k, v in keywords.items()})
@@ -537,6 +540,8 @@ class Layer(Module):
 
     def _make(self, given):
         Module.__init__(self)
+        if not given.get("batch_first", True):
+            raise ValueError(f"{self._type}, batch_first: samples are (N, T, C): expected True, got {given['batch_first']!r}")
         own = self.__dict__
         own["_settings"] = {}
         for name, key in self._keys.items():

@@ -264,10 +264,17 @@ Tensor tensor_in(const Operand& o, DType dtype) {
   return In(to_array(scalar_view(o.scalar, dtype))).tensor;
 }
 
+// The library's function; of bool the bitwise ones are the logical ones.
+std::string library_name(const Elementwise& f, DType dtype) {
+  const std::string_view name = f.name;
+  if (dtype != DType::boolean || !name.starts_with("bitwise_")) return f.library;
+  return name == "bitwise_invert" ? "logical_not" : "logical_" + std::string(name.substr(8));
+}
+
 Tensor traced_binary(const Elementwise& f, const Operand& a, const Operand& b, DType dtype) {
   if (is_complex(dtype))
     raise<TypeError>(f.name, ": complex numbers work neither in jit and grad nor on other devices");
-  return invoke_named(f.library, {tensor_in(a, dtype), tensor_in(b, dtype)});
+  return invoke_named(library_name(f, dtype).c_str(), {tensor_in(a, dtype), tensor_in(b, dtype)});
 }
 
 // The operand in `dtype`: itself, converted into `made`, or the number in `number`.
@@ -290,7 +297,7 @@ nb::object unary(const Elementwise& f, nb::handle x) {
   const DType dtype = computed_in(f, a.dtype());
   if (!a.on_host()) {
     if (!*f.library) return nb::borrow(x);
-    return wrap(invoke_named(f.library, {freight::cast(a.tensor, dtype)}));
+    return wrap(invoke_named(library_name(f, dtype).c_str(), {freight::cast(a.tensor, dtype)}));
   }
   return wrap(apply(f, a.view.dtype == dtype ? a.view : cast(a.view, dtype)));
 }

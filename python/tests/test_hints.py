@@ -75,6 +75,8 @@ def test_early_stopping_monitors_what_it_is_told():
         assert net.evaluate(x, y)[monitor.removeprefix("val_")] == pytest.approx(best, rel=1e-5)
     with pytest.raises(ValueError, match="restore_best_weights: the best weights are always restored"):
         callbacks.EarlyStopping(restore_best_weights=False)
+    with pytest.raises(ValueError, match='monitor: expected "val_loss", "val_accuracy" or another metric of the validation data, got .loss.'):
+        callbacks.EarlyStopping(monitor="loss")
     with pytest.raises(ValueError, match="metric"):
         net.fit(x, y, validation_data=(x, y), verbose=0, callbacks=callbacks.EarlyStopping(monitor="val_acc"))
 
@@ -178,3 +180,34 @@ def test_a_network_knows_the_names_of_its_classes(tmp_path):
     net.fit(np.eye(2, dtype="f4"), ["no", "yes"], verbose=0)
     net.save(tmp_path / "m.safetensors")
     assert net.classes == fr.load(tmp_path / "m.safetensors").classes == ["no", "yes"]
+
+
+def test_a_network_that_a_compiled_loop_trained_is_saved_without_the_shape(tmp_path):
+    net = nn.Sequential(nn.Linear(5, 1))
+    optimizer = optim.SGD(net, lr=0.1)
+    step = fr.jit(lambda x: optimizer.update(fr.grad(lambda n: fr.mean(n(x) ** 2))(net)))
+    step(fr.ones((4, 5)))
+    assert net.save(tmp_path / "m.safetensors", loss="mse")
+    np.testing.assert_array_equal(np.asarray(fr.load(tmp_path / "m.safetensors").predict(np.ones((2, 5)))), np.asarray(net.eval()(fr.ones((2, 5)))))
+
+
+def test_sequences_of_batches_are_data():
+    class Sequence:  # as Keras has them: neither an iterator nor an array
+        def __len__(self):
+            return 5
+
+        def __getitem__(self, i):
+            if i >= 5:
+                raise IndexError(i)
+            return np.full((8, 2), i, "f4"), np.arange(8) % 2
+
+    net = nn.Sequential(nn.Linear(2, 2))
+    assert net.fit(Sequence(), epochs=2, verbose=0).steps == 10
+    assert 0 < net.evaluate(Sequence())["accuracy"] < 1
+
+
+def test_the_order_of_axes_may_be_stated_as_pytorch_does():
+    for make in (lambda **k: nn.LSTM(4, 8, **k), lambda **k: nn.GRU(4, 8, **k), lambda **k: nn.MultiheadAttention(8, 2, **k)):
+        assert repr(make(batch_first=True)) == repr(make())
+        with pytest.raises(ValueError, match=r"batch_first: samples are \(N, T, C\): expected True, got False"):
+            make(batch_first=False)

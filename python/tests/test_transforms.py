@@ -273,3 +273,17 @@ def test_results_may_have_another_structure_for_other_shapes():
 def test_numbers_of_other_types_are_other_arguments():
     scaled = f.jit(lambda x, k: x * k)
     assert scaled(f.arange(2), 2).dtype == f.int64 and scaled(f.arange(2), 2.0).dtype == f.float32
+
+
+def test_operators_of_bits_are_those_of_logic_for_bool_in_jit():
+    a, b, n = f.asarray([True, True, False]), f.asarray([True, False, False]), f.asarray([6, 3, 0])
+    for operator in (lambda a, b: ~a, lambda a, b: a & b, lambda a, b: a | b, lambda a, b: a ^ b, lambda a, b: a & True, lambda a, b: f.bitwise_invert(a)):
+        for x, y in ((a, b), (n, f.flip(n))):
+            assert f.jit(operator)(x, y).tolist() == operator(x, y).tolist()
+
+    @f.jit
+    def masked(a, b):
+        a &= b
+        return a
+
+    assert masked(a, b).tolist() == [True, False, False] and a.tolist() == [True, True, False]

@@ -44,7 +44,7 @@ class Fusions final : public gpu::GpuBackend {
     return std::make_unique<Nothing>();
   }
 
-  int with_pattern = 0, alone = 0;  // convolutions
+  int with_pattern = 0, alone = 0;               // convolutions
   std::map<std::string, cuda::Convolution> all;  // by its text, so that the order of steps does not matter
 
  private:

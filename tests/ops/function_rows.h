@@ -253,12 +253,14 @@ inline void index_functions(FunctionRows& t) {
   t.push_back({"scatter_add", {index({0}, 4), f32({0, 3}), 4}});
   t.push_back({"gather_elements", {f32({3, 5}), index({3, 2}, 5)}});
   t.push_back({"gather_elements", {f32({5, 3}), index({2, 3}, 5, DType::i64), 0}});
+  t.push_back({"gather_elements", {f32({5}), index({2, 0}, 5), 0}, 4, false});
   t.push_back({"scatter", {f32({7, 3}), index({5}, 7), f32({5, 3})}});
   t.push_back({"scatter", {f32({2, 9}), index({5}, 9, DType::u8), f32({2, 5}), 1}});
   t.push_back({"scatter_elements", {f32({3, 5}), index({3, 2}, 5), f32({3, 2})}});
   t.push_back({"scatter_elements", {f32({5, 3}), index({2, 3}, 5, DType::i64), f32({2, 3}), 0}});
   t.push_back({"index_put", {f32({4, 5, 2}), std::vector<Operand>{index({3, 1}, 4), index({6}, 5)}, f32({6, 2})}});
   t.push_back({"index_put", {f32({4}), std::vector<Operand>{index({3}, 4)}, 2.5}, 4, false});
+  t.push_back({"index_put", {f32({4, 3}), std::vector<Operand>{index({6}, 4)}, f32({6, 3}), true}});
   t.push_back({"update_slice", {f32({7, 3}), f32({2, 3}), index({}, 5)}});
   t.push_back({"update_slice", {f32({2, 7}), f32({2, 3}), 4, 1}});
   t.push_back({"searchsorted", {index({9}, 1), index({3, 2}, 2)}, 4, false});
@@ -269,6 +271,7 @@ inline void index_functions(FunctionRows& t) {
   t.push_back({"bincount", {index({0}, 5), 3}, 4, false});
   t.push_back({"embedding", {index({2, 3}, 5), f32({5, 4})}});
   t.push_back({"embedding", {index({7}, 5, DType::i64), f32({5, 4}), 2}, 4, false});
+  t.push_back({"embedding", {index({2, 3}, 5), f32({5, 4}), 1, 0.5, 3.0, true}, 8, false});  // gradients as if unscaled
 }
 
 inline void contraction_functions(FunctionRows& t) {
@@ -299,6 +302,7 @@ inline void contraction_functions(FunctionRows& t) {
     t.push_back({f, {f32({2, 3, 10}, Fill::distinct), 3, 2, 1, true}});
     t.push_back({f, {f32({0, 3, 9})}});
   }
+  t.push_back({"avg_pool1d", {index({2, 3, 10}, 100, DType::i64), 3, 2, 1, true}, 4, false});
   for (const bool ceil_mode : {false, true})
     t.push_back({"avg_pool1d", {f32({2, 3, 10}), 3, 2, 1, ceil_mode, false, NotGiven{}, 5}});
   for (const char* f : {"max_pool2d", "avg_pool2d"}) {

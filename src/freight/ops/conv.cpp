@@ -142,22 +142,17 @@ Pooled max_pool(const char* user_name, int spatial, const In& x, const PoolOptio
   return {y[0], y[1]};
 }
 
-Tensor avg_pool(const char* user_name, int spatial, const Tensor& in, const PoolOptions& o);
-
-// Averages of integers are rounded toward zero, as in PyTorch. In f64 sums up to 2^50 are exact; a quotient that is
-// closer to a whole number than the next fraction with the divisor is that number.
-Tensor whole_averages(const char* user_name, int spatial, const Tensor& in, const PoolOptions& o) {
-  const double most = o.divisor != 0 ? static_cast<double>(std::abs(o.divisor))
-                                     : static_cast<double>(o.kernel.expand(spatial, user_name, "kernel").numel());
-  const Tensor mean = avg_pool(user_name, spatial, cast(in, DType::f64), o), near = round(mean);
-  return cast(where(abs(mean - near) < 0.5 / most, near, trunc(mean)), in.dtype());
-}
-
 // Padding counts in the divisor of an average, if asked for; the overhang never does. Where both meet, the padding
 // becomes part of the image, and the average is that of the elements inside.
 Tensor avg_pool(const char* user_name, int spatial, const Tensor& in, const PoolOptions& o) {
-  if (is_integer(in.dtype())) return whole_averages(user_name, spatial, in, o);
   PoolAttrs a = pool_attrs(user_name, spatial, in, o);
+  if (is_integer(in.dtype())) {
+    // Rounded toward zero, as in PyTorch. In f64 sums up to 2^50 are exact; a quotient that is closer to a whole number
+    // than the next fraction with the divisor is that number.
+    const auto divisor = static_cast<double>(o.divisor != 0 ? std::abs(o.divisor) : a.kernel.numel());
+    const Tensor mean = avg_pool(user_name, spatial, cast(in, DType::f64), o), near = round(mean);
+    return cast(where(abs(mean - near) < 0.5 / divisor, near, trunc(mean)), in.dtype());
+  }
   const Shape over = overhangs(a, in.shape(), o.ceil_mode), none = Shape::filled(spatial, 0);
   if (o.divisor != 0) {  // means over whole windows are sums by another number
     a.count_include_pad = true;

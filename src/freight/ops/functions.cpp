@@ -178,8 +178,7 @@ void indexing(FunctionList& t) {
   t.takes(kAll);
   t.add_on_host("unique", unique,
                 "distinct elements, or slices along an axis, ascending; their first places, the place of each among "
-                "them, counts; "
-                "no compiled step",
+                "them, counts; no compiled step",
                 {"x"});
 }
 

@@ -88,17 +88,19 @@ Tensor embedding(const In& index, const In& table, const EmbeddingRowOptions& op
     ops::fail_here(kName, "max_norm must not be negative: got ", *options.max_norm);
   }
   const Tensor i = ops::get(index, kName), t = ops::get(table, kName);
-  Tensor rows = ops::one(Op::embedding, EmbeddingAttrs{options.padding_idx}, {i, t});  // (..., width)
+  const Tensor rows = ops::one(Op::embedding, EmbeddingAttrs{options.padding_idx}, {i, t});  // (..., width)
+  const bool by_frequency = options.scale_grad_by_freq && is_floating(t.dtype());
+  if (!by_frequency && !options.max_norm) return rows;
   return ops::named(kName, [&] {
-    if (options.scale_grad_by_freq) {
-      const Tensor counts = unsqueeze(gather(bincount(i, t.dim(0)), i), -1);  // (..., 1)
-      rows = on_gradient(rows, [counts](const Tensor& g) { return g / cast(counts, g.dtype()); });
+    Tensor y = stop_gradient(rows), path = rows;  // the result, and what leads its gradient to the table
+    if (by_frequency) path = rows / cast(unsqueeze(gather(bincount(i, t.dim(0)), i), -1), t.dtype());
+    if (options.max_norm) {
+      const Tensor wider = cast(y, wide(t.dtype()));
+      const Tensor length = vector_norm(wider, -1, {.ord = options.norm_type, .keep = Keep::yes});
+      const Tensor scale = where(length > *options.max_norm, *options.max_norm / (length + 1e-7), 1.0);
+      y = cast(wider * scale, t.dtype());
     }
-    if (!options.max_norm) return rows;
-    const Tensor fixed = stop_gradient(rows), wider = cast(fixed, wide(t.dtype()));
-    const Tensor length = vector_norm(wider, -1, {.ord = options.norm_type, .keep = Keep::yes});
-    const Tensor scale = where(length > *options.max_norm, *options.max_norm / (length + 1e-7), 1.0);
-    return cast(wider * scale, t.dtype()) + (rows - fixed);  // a difference of 0, which has the gradient of the rows
+    return y + (path - stop_gradient(path));  // a difference of 0. Not on_gradient: it would keep the counts in memory.
   });
 }
 

@@ -79,6 +79,8 @@ struct Operand {
       return all;
     } else if constexpr (F == From::half) {
       return from_bf16(read<G>(D16(), static_cast<const uint16_t*>(p) + at, part));
+    } else if constexpr (F == From::bytes) {
+      return hn::ConvertTo(D(), hn::PromoteTo(DI(), read<G>(D8(), static_cast<const uint8_t*>(p) + at, part)));
     } else {
       return read<G>(D(), static_cast<const float*>(p) + at, part);
     }
@@ -147,25 +149,9 @@ struct Last {
   HWY_INLINE V operator()(V x, V a, V b) const { return F()(a, b, x); }
 };
 
-template <Group G>
-HWY_INLINE hn::Vec<DI> read_bytes(const void* p, size_t at, size_t part) {
-  return hn::PromoteTo(DI(), read<G>(D8(), static_cast<const uint8_t*>(p) + at, part));
-}
-template <Group G>
-void load_bytes(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
-  const void* a = p[link->a];
-  each<G>(i, stride, part, x0, x1, x2, x3,
-          [&](V& x, size_t at) HWY_ATTR { x = hn::ConvertTo(D(), read_bytes<G>(a, at, part)); });
-  go_on<G>(link, p, i, stride, part, x0, x1, x2, x3);
-}
-template <Group G>
-void keep_where(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
-  const void* a = p[link->a];
-  each<G>(i, stride, part, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR {
-    x = hn::IfThenElseZero(hn::RebindMask(D(), hn::Ne(read_bytes<G>(a, at, part), hn::Zero(DI()))), x);
-  });
-  go_on<G>(link, p, i, stride, part, x0, x1, x2, x3);
-}
+struct KeepWhere {
+  HWY_INLINE V operator()(V x, V a) const { return hn::IfThenElseZero(hn::Ne(a, hn::Zero(D())), x); }
+};
 
 // a = F(a, x).
 template <class F, Group G>
@@ -319,7 +305,7 @@ void set_binaries(ChainTable& t, F...) {
 ChainTable make_chain_table() {
   ChainTable t{};
   set_binary<Load, kV, kH, kO>(t.load);
-  t.load_bytes = pair(load_bytes<kW>, load_bytes<kP>);
+  t.load_bytes = pair(binary_link<Load, From::bytes, kW>, binary_link<Load, From::bytes, kP>);
   set_unaries<Neg, Abs, Sign, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Sin, Cos, Tan, Sinh, Cosh, Asin,
               Acos, Atan, Asinh, Acosh, Atanh, Tanh, Sigmoid, Erf, Floor, Ceil, Round, Relu, Not, IsFinite, ToBool>(t);
   t.round_bf16 = pair(unary_link<RoundToBf16, kW>, unary_link<RoundToBf16, kP>);
@@ -336,7 +322,7 @@ ChainTable make_chain_table() {
   set_ternary<Last<MulSubFrom>, kV, kV, kO>(t.sub_product);
   set_ternary<Where, kV, kV, kO>(t.where);
   set_ternary<Where, kO, kV, kO>(t.where);
-  t.keep_where = pair(keep_where<kW>, keep_where<kP>);
+  t.keep_where = pair(binary_link<KeepWhere, From::bytes, kW>, binary_link<KeepWhere, From::bytes, kP>);
   set_binary<KeepWherePositive, kV, kH>(t.keep_positive);
   set_binary<Swapped<KeepWherePositive>, kV, kH>(t.keep_where_positive);
   t.fold[0] = pair(fold<Add, kW>, fold<Add, kP>);

@@ -15,7 +15,12 @@ namespace freight::cpu {
 constexpr int kGroup = 4;  // vectors
 
 // How a link reads an operand.
-enum class From : uint8_t { vector, half, one };  // f32, bf16, one f32 (or vector of f32) for all of a group
+enum class From : uint8_t {
+  vector,  // f32
+  half,    // bf16
+  one,     // one f32, or vector of f32, for all of a group
+  bytes    // u8 or bool; no index of tables
+};
 constexpr int kFroms = 3;
 
 // Up to four strips of `rows` rows of `width` elements, whose first elements are `apart` elements from one another.

@@ -115,9 +115,7 @@ class Kernel final : public TileKernel {
           load_strips(step, tile, strips, operands, pointers);
         }
       }
-      if (added < kFlushAdds) continue;
-      flush_all(tile, pointers);
-      added = 0;
+      if (added >= kFlushAdds) flush_all(tile, pointers), added = 0;
     }
   }
 
