@@ -142,6 +142,9 @@ def test_errors_name_the_function_and_the_setting():
             (lambda: F.pixel_shuffle(x, 3), "pixel_shuffle: expected channels that are a multiple of 9, got shape .1, 4, 3, 3."),
             (lambda: nn.BCELoss()(fr.ones(3), fr.ones((3, 1))), "binary_cross_entropy: expected targets of shape .3,., got .3, 1."),
             (lambda: nn.SoftMarginLoss(reduction="average")(x, x), "soft_margin_loss: reduction: expected .none., .mean. or .sum., got .average."),
+            (lambda: F.unfold(x, 2, stride=0), "unfold: expected stride and dilation of at least 1, got 0 and 1"),
+            (lambda: F.ctc_loss(x[0], fr.asarray([[1], [1], [2]]), [4, 5, 3], [1, 1, 1]), "ctc_loss: input_lengths: expected at most 4, got 5"),
+            (lambda: F.ctc_loss(x[0], fr.asarray([[1], [1], [2]]), [4, 3, 3], [1, 2, 1]), "ctc_loss: target_lengths: expected at most 1, got 2"),
             (lambda: F.ctc_loss(x[0], fr.ones(3), 1, 1), "ctc_loss: expected log_probs .T, N, C. and targets .N, S.")]:
         with pytest.raises(ValueError, match=message):
             call()

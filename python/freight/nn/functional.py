@@ -397,6 +397,8 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
         return unfold(input[None], kernel_size, dilation, padding, stride)[0]
     if input.ndim != 4:
         raise ValueError(f"unfold: expected (N, C, H, W) or (C, H, W), got shape {input.shape}")
+    if min(sh, sw, dh, dw) < 1:
+        raise ValueError(f"unfold: expected stride and dilation of at least 1, got {stride!r} and {dilation!r}")
     x = pad(input, (pw, pw, ph, ph))
     n, c, height, width = x.shape
     rows, columns = (height - dh * (kh - 1) - 1) // sh + 1, (width - dw * (kw - 1) - 1) // sw + 1
