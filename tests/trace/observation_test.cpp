@@ -340,7 +340,7 @@ TEST_P(ObservationTest, RandomProgramsGiveTheSameBitsWhateverIsRead) {
   // it is taken in that order: the last bit may differ, and does in fewer than 1 of 50 of the other programs, too.
   const bool exact = std::string(GetParam()) == "ref";
   const auto transposes = exact ? Program::Transposes::some : Program::Transposes::none;
-  const int programs = testing::fuzz_rounds(40);
+  const int programs = testing::fuzz_rounds(100);
   int differ = 0;
   for (int number = 0; number < programs; ++number) {
     const std::vector<Array> plain = Program(static_cast<uint64_t>(number), false, transposes).run();
