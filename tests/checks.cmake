@@ -23,12 +23,13 @@ set_tests_properties("check: python packages" PROPERTIES FIXTURES_SETUP python_p
 add_test(NAME "check: Python package" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/python_package.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: Python package" PROPERTIES FIXTURES_REQUIRED python_packages FIXTURES_SETUP python_package
                      PROCESSORS ${cores} SKIP_RETURN_CODE 77 TIMEOUT 900)
+# Each looks whether the package is built, which two at once must not do.
 add_test(NAME "check: array API suite" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/python_package.sh ${CMAKE_BINARY_DIR} suite)
 set_tests_properties("check: array API suite" PROPERTIES FIXTURES_REQUIRED "python_packages;python_package"
-                     SKIP_RETURN_CODE 77 TIMEOUT 1200)
+                     RESOURCE_LOCK python_package SKIP_RETURN_CODE 77 TIMEOUT 1200)
 add_test(NAME "check: Python values" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/python_package.sh ${CMAKE_BINARY_DIR} values)
 set_tests_properties("check: Python values" PROPERTIES FIXTURES_REQUIRED "python_packages;python_package"
-                     SKIP_RETURN_CODE 77 TIMEOUT 1200)
+                     RESOURCE_LOCK python_package SKIP_RETURN_CODE 77 TIMEOUT 1200)
 add_test(NAME "check: wheel" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/wheel_test.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: wheel" PROPERTIES FIXTURES_REQUIRED "python_packages;python_package" PROCESSORS ${cores}
                      SKIP_RETURN_CODE 77 TIMEOUT 1200)
