@@ -213,7 +213,7 @@ class Compiler {
     k_.parallel = work_ * static_cast<double>(elements) > kSerialWork && k_.tasks > 1;
   }
 
-  // Whether sums keep rows of which vectors have all or nearly all elements.
+  // Rows are cut into strips for sums that keep a row in which vectors are filled wholly or nearly so.
   bool sums_of_columns() {
     const bool keep_rows = std::any_of(p_.sums.begin(), p_.sums.end(),
                                        [](const TileAccumulate& s) { return !s.keep.empty() && s.keep.back(); });
@@ -609,7 +609,7 @@ class Compiler {
 
   // --- registers and pointers ---
 
-  // Whether what is done per element are loads and chains, which find slots of the body in strips as they do operands.
+  // Only loads and chains run in strips: they find slots of the body there as they find operands.
   bool fits_strips() {
     const auto fits = [](const TileStep& s) {
       return s.extent == kFull && s.reg == Reg::f32 && (s.kind == Kind::link || s.kind == Kind::load);
