@@ -30,7 +30,7 @@ class _Cell(WrittenLayer):
     """One step of a recurrent layer: input (N, I) and state (N, H), or both without N."""
 
     _gates = 1
-    _settings = ("input_size", "hidden_size", "bias")
+    _settings: tuple[str, ...] = ("input_size", "hidden_size", "bias")
 
     def _make(self, given):
         i, h, bias = given["input_size"], self._gates * given["hidden_size"], given["bias"]
