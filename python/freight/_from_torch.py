@@ -7,12 +7,11 @@ from . import nn
 from ._module import AttentionLayer, Layer, Module, RecurrentLayer
 from ._torch_functions import FIXED, FUNCTIONS, OPERATORS
 from ._transformer import ACTIVATIONS
+from .nn._written_layers import WrittenLayer
 
 # Settings of PyTorch's layers that Freight's may lack, with the value that means what these do.
 _FIXED = {"padding_mode": "zeros", "return_indices": False, "recompute_scale_factor": None, "proj_size": 0, "max_norm": None,
           "scale_grad_by_freq": False, "sparse": False, "bias_k": None, "bias_v": None, "add_zero_attn": False}
-
-_WRITTEN = (nn.RNNCell, nn.LSTMCell, nn.GRUCell, nn.Conv3d)
 
 # Functions and methods whose results may share the memory of their first argument.
 _VIEWS = ("view", "reshape", "flatten", "transpose", "permute", "unsqueeze", "squeeze", "select", "narrow", "expand", "getitem", "t")
@@ -157,7 +156,7 @@ class _Conversion:
             found = self.transformer_layer(getattr(nn, kind), module, path)
         else:
             cls = nn.Upsample if kind.startswith("Upsampling") else getattr(nn, kind, None)
-            if not (isinstance(cls, type) and issubclass(cls, (Layer, nn.FunctionLayer, *_WRITTEN))):
+            if not (isinstance(cls, type) and issubclass(cls, (Layer, nn.FunctionLayer, WrittenLayer))):
                 return None
             found = self.known(cls, module, path) if issubclass(cls, Layer) else self.by_settings(cls, module)
         return self.done.setdefault(id(module), found)
