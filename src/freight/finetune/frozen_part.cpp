@@ -46,10 +46,14 @@ bool can_be_kept(const Type& type) {
   return type.dtype == DType::f32 || type.dtype == DType::i32 || type.dtype == DType::boolean;
 }
 
-// The value of `one`, a trace of one sample, for each value of `several`, a trace of more. Both have the same nodes,
-// but `one` lacks views that change no shape there, such as broadcasts along the samples: their value is what they
-// read.
-ByValue<Value> values_of_one(const Graph& several, const Graph& one) {
+[[noreturn]] void refuse_other_operations(const models::Model& model) {
+  fail(ErrorKind::usage, "--feature-cache", model.name, " computes a batch of one sample by other operations than a ",
+       "larger one: expected the same for all; --feature-cache off computes frozen layers in each epoch");
+}
+
+// The value of `one`, a trace of one sample, for each value of `several`, a trace of more. `one` lacks views that
+// change no shape there, such as broadcasts along the samples: their value is what they read.
+ByValue<Value> values_of_one(const models::Model& model, const Graph& several, const Graph& one) {
   ByValue<Value> at(several, Value{});
   auto next = one.nodes.begin();
   for (const Node& n : several.nodes) {
@@ -61,11 +65,11 @@ ByValue<Value> values_of_one(const Graph& several, const Graph& one) {
       for (size_t i = 0; i < n.outputs.size(); ++i) at[n.outputs[i]] = next->outputs[i];
       ++next;
     } else {
-      FREIGHT_CHECK(info(n.op).kind == OpKind::view, "a trace of one sample lacks views alone");
+      if (info(n.op).kind != OpKind::view) refuse_other_operations(model);
       at[n.out()] = at[n.inputs[0]];
     }
   }
-  FREIGHT_CHECK(next == one.nodes.end(), "a trace of one sample has no nodes of its own");
+  if (next != one.nodes.end()) refuse_other_operations(model);
   return at;
 }
 
@@ -87,7 +91,7 @@ Pass pass_of(const models::Model& model, const Type& sample, int64_t n) {
   if (n < kSamples) {
     // Of one sample no shape shows which axis has the samples.
     const Pass several = pass_of(model, sample, kSamples);
-    const ByValue<Value> here = values_of_one(several.graph(), g);
+    const ByValue<Value> here = values_of_one(model, several.graph(), g);
     for (const Value v : several.features) p.features.push_back(here[v]);
     return p;
   }
