@@ -301,3 +301,72 @@ def test_numbers_are_operands_on_other_devices():
         assert y.device == "opencl:0" and y.to("cpu").tolist() == expected
     with pytest.raises(ValueError, match="two devices"):
         x + f.asarray([1.0, 2.0])
+
+
+REAL = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64"]
+FLOATS = REAL[-4:]
+COMPLEX = {"complex64", "complex128", "fft", "ifft", "fftn", "ifftn", "rfft", "rfftn", "ihfft", "eig", "eigvals"}  # by their meaning
+ELEMENTWISE = sorted(n for n in vars(f._core.elementwise) if not n.startswith("_"))
+
+
+def dtypes_of(result):
+    parts = result if isinstance(result, (tuple, list)) else [result]
+    return [x.dtype for x in parts if isinstance(x, f.Array)]
+
+
+def attempt(function, *arguments):
+    """The element types of what a function returns; None where it refuses these arguments."""
+    try:
+        return dtypes_of(function(*arguments))
+    except (TypeError, ValueError, IndexError, RuntimeError, OverflowError, AttributeError):
+        return None
+
+
+@pytest.mark.parametrize("t", REAL)
+def test_no_function_of_real_numbers_gives_complex_ones(t):
+    matrix = f.astype(f.asarray([[1, 1], [0, 1]]), getattr(f, t))
+    ran = 0
+    for space in (f, f.linalg, f.fft):
+        for name, function in vars(space).items():
+            if name.startswith("_") or name in COMPLEX or not callable(function) or isinstance(function, (type, f.dtype)):
+                continue
+            if getattr(function, "__module__", "") == "freight._command_functions":
+                continue
+            for x in (matrix, matrix[0]):
+                for arguments in ((x,), (x, x), (x, x, x), (x, 2), (x, 0.5), ([x, x],), ([x, x], 0)):
+                    found = attempt(function, *arguments)
+                    ran += found is not None and found != []
+                    assert not any(f.isdtype(d, "complex floating") for d in found or []), (name, arguments)
+    assert ran > 150
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise_functions_have_the_same_types_in_jit_and_of_integers_the_default_float(name):
+    function, operands = getattr(f, name), f._core.elementwise_operands(name)
+    results = {}
+    for t in REAL:
+        x = f.ones(3, dtype=getattr(f, t))
+        results[t] = attempt(function, *[x] * operands)
+        if results[t] is not None:
+            assert attempt(f.jit(function), *[x] * operands) in (results[t], None), t
+            assert results[t][0] in ((x.dtype, f.bool) if t in FLOATS else (x.dtype, f.bool, f.float32)), t
+    assert any(results.values())
+
+
+def test_quotients_and_roots_of_integers_are_floats_and_bool_counts_as_in_numpy():
+    x, b = f.asarray([1, 2]), f.asarray([True, False])
+    for made in (x / 4, 4 / x, x / x, f.divide(x, x), f.sqrt(x), f.astype(x, f.uint8) / 255, b / 2, f.sum(b) / 3, f.mean(x)):
+        assert made.dtype == f.float32
+    assert (x / 4).tolist() == [0.25, 0.5] and float(f.sum(b) / 2) == 0.5
+    with pytest.raises(TypeError, match="divide in place: the result is float32, the array int64"):
+        x /= 2
+    for function, expected in ((f.multiply, [True, False, False]), (f.add, [True, True, False])):
+        p, q = f.asarray([True, True, False]), f.asarray([True, False, False])
+        for made in (function(p, q), f.jit(function)(p, q)):
+            assert made.dtype == f.bool and made.tolist() == expected
+    assert f.linalg.outer(b, b).tolist() == [[True, False], [False, False]]
+    p = f.asarray([True, True])
+    p *= b
+    assert p.tolist() == [True, False]
+    with pytest.raises(TypeError, match="subtract is not defined for bool"):
+        b - b

@@ -508,3 +508,27 @@ def test_a_run_in_another_process_gives_the_same_bits(tmp_path):
     shown = [subprocess.run([sys.executable, script], text=True, capture_output=True) for _ in range(2)]
     assert shown[0].returncode == 0, shown[0].stderr
     assert shown[0].stdout == shown[1].stdout
+
+
+@pytest.mark.parametrize("samples, validation", [(65, 64), (64, 33), (64, 1)])
+@pytest.mark.parametrize("cache", ["memory", "disk"])
+def test_kept_features_of_frozen_layers_allow_a_last_batch_of_one_sample(cache, samples, validation, tmp_path):
+    def trained(**settings):
+        fr.random.seed(0)
+        net = made()
+        net.a.requires_grad_(False)
+        return net.fit(X[:samples], Y[:samples], validation_data=(X[:validation], Y[:validation]), epochs=2, batch_size=32, verbose=0,
+                       **settings)
+
+    whole = trained(feature_cache="off")
+    kept = trained(feature_cache=cache, output_dir=tmp_path / "run" if cache == "disk" else "")
+    for name, values in whole.history.items():
+        np.testing.assert_allclose(kept.history[name], values, rtol=1e-5)
+
+
+def test_the_command_keeps_features_where_the_last_batch_has_one_sample(tmp_path):
+    np.savez(tmp_path / "data.npz", x_train=X[:65], y_train=Y[:65], x_test=X[:33], y_test=Y[:33])
+    settings = {"model": "mlp", "freeze": "backbone", "epochs": 2, "batch_size": 32, "overwrite": True, "device": "cpu"}
+    losses = [fr.train(str(tmp_path / "data.npz"), feature_cache=cache, output_dir=str(tmp_path / cache), **settings)["test_loss"]
+              for cache in ("memory", "disk", "off")]
+    assert losses[:2] == pytest.approx([losses[2]] * 2, rel=1e-5)
