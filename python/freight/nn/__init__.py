@@ -1,10 +1,12 @@
 """Modules: layers with PyTorch's names and defaults, and the class that networks are written with."""
 from .. import _hints
 from .._layers import *  # noqa: F401,F403
-from .._module import AttentionLayer, Buffer, Layer, Module, ModuleDict, ModuleList, Parameter, RecurrentLayer, Sequential  # noqa: F401
-from .._transformer import TransformerEncoder, TransformerEncoderLayer  # noqa: F401
+from .._module import AttentionLayer, Layer, Module, ModuleDict, ModuleList, RecurrentLayer, Sequential  # noqa: F401
+from .._parameter import Buffer, Parameter  # noqa: F401
+from .._transformer import Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer  # noqa: F401
 from . import functional  # noqa: F401
 from ._functional_layers import *  # noqa: F401,F403
+from ._written_layers import *  # noqa: F401,F403
 
 
 def __getattr__(name):
