@@ -2,7 +2,8 @@
 import copy
 
 from . import _functions, _layers
-from ._module import Module, ModuleList
+from ._containers import ModuleList
+from ._module import Module
 
 ACTIVATIONS = {"relu": _functions.relu, "gelu": _functions.gelu}
 
