@@ -164,13 +164,13 @@ def write(core, package, write_stub, stubs):
         stub += [f"    {name}: Any" for name, f, _ in parameters if name not in containers]
         stub.append(f"    def __init__({signature(t, lambda n, f: f'{n}: {stub_type(t, f)}' + ('' if f['required'] else ' = ...'), ': Literal[True] = ...')}) -> None: ...")
     (package / "_layers.py").write_text("\n".join(lines))
-    functional, layers_of_functions, ctc = (ast.parse((package / f"nn/{name}.py").read_text())
-                                            for name in ("functional", "_functional_layers", "_ctc"))
+    functional, layers_of_functions, ctc, volumes = (ast.parse((package / f"nn/{name}.py").read_text())
+                                                     for name in ("functional", "_functional_layers", "_ctc", "_volumes"))
     stub += function_layers_stub(layers_of_functions)
     head = "from .. import Array, History\nfrom ..callbacks import Callback\nfrom . import functional as functional\n"
     write_stub(package / "callbacks.pyi", "from . import History\n" + (stubs / "callbacks.pyi").read_text())
     write_stub(package / "distributed.pyi", "from . import Array\n" + (stubs / "distributed.pyi").read_text())
-    write_stub(package / "nn/functional.pyi", functions_stub(functional, ctc))
+    write_stub(package / "nn/functional.pyi", functions_stub(functional, ctc, volumes))
     write_stub(package / "nn/__init__.pyi", head + (stubs / "nn.pyi").read_text() + "\n" + "\n".join(stub) + "\n")
     write_optimizers(core, package, write_stub, "from . import Array\nfrom .nn import Module, Parameter\n", stubs)
 

@@ -287,14 +287,29 @@ def _request(model, x, y, *, loss, metric=None, classes=None):
     return request
 
 
-def _weights(sample_weight, class_weight, y, classes, outputs):
-    """A weight per sample. `classes` are names, or None; y of classes has `outputs` numbers as outputs of the model."""
-    count = y.shape[0]
-    w = xp.ones(count) if sample_weight is None else xp.astype(xp.asarray(sample_weight), xp.float32, copy=False)
+def _weight_per_sample(sample_weight, count):
+    w = xp.astype(xp.asarray(sample_weight), xp.float32, copy=False)
     if w.shape != (count,):
         raise ValueError(f"fit: sample_weight: expected one weight per sample, ({count},), got shape {w.shape}")
     if not bool(xp.all(isfinite(w) & (w >= 0))):
         raise ValueError("fit: sample_weight: expected finite weights that are not negative")
+    return w
+
+
+def _weight_per_class(class_weight, names):
+    """A dict by class as one of all names: the others weigh 1."""
+    factors = {str(c): float(factor) for c, factor in class_weight.items()}
+    unknown = [c for c in factors if c not in names]
+    if unknown:
+        raise ValueError(f"fit: class_weight: unknown class {unknown[0]!r}; the data has {', '.join(names)}")
+    return {name: factors.get(name, 1.0) for name in names}
+
+
+def _weights(sample_weight, class_weight, y, names):
+    """A weight per sample, 1 in the mean: the loss keeps its scale, and the learning rate its meaning. `names` are those of the
+    classes, where y has classes."""
+    count = y.shape[0]
+    w = xp.ones(count) if sample_weight is None else _weight_per_sample(sample_weight, count)
     if class_weight is not None:
         if y.dtype != xp.int64:
             raise ValueError(f"fit: class_weight: expected a class per sample, got y {y.dtype}{list(y.shape)}")
@@ -302,22 +317,20 @@ def _weights(sample_weight, class_weight, y, classes, outputs):
             counts = [int(xp.sum(y == c)) for c in range(int(xp.max(y)) + 1)]
             by_class = [count / (len(counts) * max(n, 1)) for n in counts]
         else:
-            names = classes or [str(c) for c in range(outputs)]
-            factors = {str(c): float(factor) for c, factor in class_weight.items()}
-            unknown = [c for c in factors if c not in names]
-            if unknown:
-                raise ValueError(f"fit: class_weight: unknown class {unknown[0]!r}; the data has {', '.join(names)}")
-            by_class = [factors.get(name, 1.0) for name in names]
+            by_class = list(_weight_per_class(class_weight, names).values())
         w = w * xp.take(xp.asarray(by_class), y)
-    return w
+    total = float(xp.sum(xp.astype(w, xp.float64)))
+    if total == 0:
+        raise ValueError("fit: sample_weight, class_weight: expected a sample whose weight is not 0")
+    return w * (count / total)
 
 
-def _weighted(request, weights, loss):
-    """The request with weights in the targets: classes become shares of the weight, values get a column."""
+def _weighted(request, weights, outputs):
+    """The request with weights in the targets: classes become shares of the weight for so many outputs, values get a column."""
     y = request["y"]
     request["feeds"] = True
     if y.dtype == xp.int64 and request["loss"] == "cross_entropy" and "loss_function" not in request:
-        outputs = max(len(request["classes"]), request.pop("outputs"))
+        outputs = max(len(request["classes"]), outputs)
         hot = xp.astype(xp.expand_dims(y, axis=1) == xp.arange(outputs), xp.float32)
         request["y"] = hot * xp.expand_dims(weights, axis=1)
         return
@@ -344,11 +357,29 @@ def _weighted(request, weights, loss):
     request["loss_function"] = weighted_loss
 
 
+def _need_shuffle(shuffle):
+    if shuffle is not True:
+        raise ValueError(f"fit: shuffle: expected True, got {shuffle!r}: each epoch has an order of its own; batches of an iterable, such "
+                         "as a DataLoader, keep theirs")
+
+
+def _split(x, y, sample_weight, share):
+    """(x, y, sample_weight) of the first samples, and (x, y) of the last ones, whose share of all this is."""
+    count = x.shape[0] - int(x.shape[0] * (1 - share)) if isinstance(share, (int, float)) and 0 < share < 1 else 0
+    if not 0 < count < x.shape[0]:
+        raise ValueError(f"fit: validation_split: expected a share between 0 and 1 of {x.shape[0]} samples that leaves some for both "
+                         f"parts, got {share!r}")
+    if sample_weight is not None:
+        sample_weight = _weight_per_sample(sample_weight, x.shape[0])[:-count]
+    return (x[:-count], y[:-count], sample_weight), (x[-count:], y[-count:])
+
+
 @_several.accepted
-def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, sample_weight=None, class_weight=None, loss="auto",
+def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sample_weight=None, class_weight=None, loss="auto",
         metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0, resume=None, output_dir="",
-        verbose=1, devices=None, steps_per_epoch=None, input_shape=None, **settings):
+        verbose=1, devices=None, steps_per_epoch=None, input_shape=None, validation_split=0.0, shuffle=True, **settings):
     """See Module.fit."""
+    _need_shuffle(shuffle)
     name = loss if isinstance(loss, str) else None
     ranks = _devices.count_of(devices, device, model)
     device = distributed._device("cpu" if ranks else device)
@@ -362,9 +393,12 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
         _need_none(path, y=y, validation_data=validation_data, sample_weight=sample_weight)
         x, y, tokens, classes = _no_samples(model, input_shape), xp.zeros((0,), dtype=xp.int64), False, None
     elif batches:
-        for given, value in {"resume": resume or None, "sample_weight": sample_weight, "class_weight": class_weight}.items():
+        for given, value in {"resume": resume or None, "sample_weight": sample_weight, "class_weight": class_weight,
+                             "validation_split": validation_split or None}.items():
             if value is not None:
                 raise ValueError(f"fit: {given} is for arrays: the batches of x may differ each time")
+        if batch_size not in (None, batches.size):
+            raise ValueError(f"fit: batch_size: expected {batches.size}, as the batches of x have it, or none, got {batch_size}")
         x, y, tokens, classes, batch_size = batches.x, batches.y, batches.tokens, None, batches.size
     else:
         if y is None:
@@ -373,6 +407,10 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
         y, classes = _targets(y, name, None, "fit")
     if not path:
         _need_as_many(x, y, "fit")
+    if validation_split:
+        if validation_data is not None or path:
+            raise ValueError("fit: validation_split is of arrays, in place of validation_data; of a folder: val_split")
+        (x, y, sample_weight), validation_data = _split(x, y, sample_weight, validation_split)
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
     request["path"] = path
     request["feeds"] = tokens or (x.dtype == xp.float32 and y.dtype == xp.int32) or batches is not None
@@ -402,14 +440,15 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
                 settings[key] = value
     if settings.get("early_stop", 0) > 0 and validation_data is None and not path:
         raise ValueError("fit: early stopping compares evaluations: expected validation_data, got none")
+    outputs = 0
+    if (sample_weight is not None or class_weight is not None) and y.dtype == xp.int64 and not path:
+        outputs = _core.output_shape(model._node(), request)[-1]
+        classes = classes or [str(c) for c in range(outputs)]
     if sample_weight is not None or (class_weight is not None and request["feeds"]):
-        if y.dtype == xp.int64:
-            request["outputs"] = _core.output_shape(model._node(), request)[-1]
-        weights = _weights(sample_weight, class_weight, y, classes, request.get("outputs"))
-        _weighted(request, weights, loss)
+        _weighted(request, _weights(sample_weight, class_weight, y, classes), outputs)
     elif class_weight is not None:
-        settings["class_weight"] = class_weight if isinstance(class_weight, str) else json.dumps(
-            {str(k): float(v) for k, v in class_weight.items()})
+        by_class = class_weight if isinstance(class_weight, str) or not classes else _weight_per_class(class_weight, classes)
+        settings["class_weight"] = by_class if isinstance(by_class, str) else json.dumps({str(k): float(v) for k, v in by_class.items()})
     if isinstance(metric, str) and metric != "auto":
         settings["metric"] = metric
     if isinstance(settings.get("lr"), (int, float)) and settings["lr"] < 0:  # the command's default is -1
@@ -426,7 +465,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=64, samp
     if "optimizer" in settings and not isinstance(settings["optimizer"], str):
         raise TypeError(f"fit: optimizer: expected a name (\"adamw\"), with lr=, momentum= and weight_decay= beside it, got "
                         f"{type(settings['optimizer']).__name__}")
-    request["settings"] = {"epochs": epochs, "batch_size": batch_size, "device": device, "precision": precision,
+    request["settings"] = {"epochs": epochs, "batch_size": batch_size or 64, "device": device, "precision": precision,
                            "grad_accum": grad_accum, "seed": seed, "output_dir": os.fspath(output_dir), **settings}
     rank = distributed.get_rank()  # the other ranks train alike, and say nothing
     resumed = (os.fspath(output_dir), request.get("metric_name", settings.get("metric", metric))) if resume else None

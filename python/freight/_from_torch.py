@@ -7,6 +7,7 @@ from . import nn
 from ._module import AttentionLayer, Layer, Module, RecurrentLayer
 from ._torch_functions import FIXED, FUNCTIONS, OPERATORS
 from ._transformer import ACTIVATIONS
+from .nn._written_layers import WrittenLayer
 
 # Settings of PyTorch's layers that Freight's may lack, with the value that means what these do.
 _FIXED = {"padding_mode": "zeros", "return_indices": False, "recompute_scale_factor": None, "proj_size": 0, "max_norm": None,
@@ -121,13 +122,12 @@ class _Conversion:
 
     def __init__(self, module):
         self.done, self.constants = {}, {}
-        owners = {}
-        for name, p in module.named_parameters(remove_duplicate=False):
-            owner, _, _ = name.rpartition(".")
-            first = owners.setdefault(id(p), (name, module.get_submodule(owner)))
-            if first[1] is not module.get_submodule(owner):
-                raise ValueError(f"from_torch: {name} and {first[0]} are one parameter of two modules: expected parameters of their own")
         self.root = self.layer(module, "") or self.traced(module)
+        variables = {name: variable for name, variable, _ in self.root._node().state()}
+        first = {}
+        for name, p in module.named_parameters(remove_duplicate=False):
+            if variables[name].identity != variables[first.setdefault(id(p), name)].identity:
+                variables[name].tie(variables[first[id(p)]])
 
     @staticmethod
     def place(module, path):
@@ -144,18 +144,21 @@ class _Conversion:
             return None
         if kind == "Sequential":
             return self.sequential(module, path)
-        if kind == "TransformerEncoder":
+        if kind in ("TransformerEncoder", "TransformerDecoder"):
             layers = [self.layer(m, f"{path}.layers.{i}".lstrip(".")) for i, m in enumerate(module.layers)]
             norm = module.norm and self.layer(module.norm, f"{path}.norm".lstrip("."))
-            found = nn.TransformerEncoder(layers[0], 0, norm)
+            found = getattr(nn, kind)(layers[0], 0, norm)
             found.layers.extend(layers)
-        elif kind == "TransformerEncoderLayer":
-            found = self.encoder_layer(module, path)
+        elif kind == "Transformer":
+            encoder, decoder = (self.layer(getattr(module, part), f"{path}.{part}".lstrip(".")) for part in ("encoder", "decoder"))
+            found = nn.Transformer(module.d_model, module.nhead, custom_encoder=encoder, custom_decoder=decoder, batch_first=module.batch_first)
+        elif kind in ("TransformerEncoderLayer", "TransformerDecoderLayer"):
+            found = self.transformer_layer(getattr(nn, kind), module, path)
         else:
             cls = nn.Upsample if kind.startswith("Upsampling") else getattr(nn, kind, None)
-            if not (isinstance(cls, type) and issubclass(cls, (Layer, nn.FunctionLayer))):
+            if not (isinstance(cls, type) and issubclass(cls, (Layer, nn.FunctionLayer, WrittenLayer))):
                 return None
-            found = self.known(cls, module, path) if issubclass(cls, Layer) else self.function_layer(cls, module)
+            found = self.known(cls, module, path) if issubclass(cls, Layer) else self.by_settings(cls, module)
         return self.done.setdefault(id(module), found)
 
     def sequential(self, module, path):
@@ -183,12 +186,15 @@ class _Conversion:
         return TimeFirst(layer) if time_first else layer
 
     @staticmethod
-    def function_layer(cls, module):
-        """Layers without parameters, whose settings are attributes of PyTorch's."""
-        names = [p for p in inspect.signature(cls).parameters]
-        return cls(**{name: getattr(module, "norm" if name == "p" and cls is nn.PairwiseDistance else name) for name in names})
+    def by_settings(cls, module):
+        """Layers whose settings are attributes of PyTorch's."""
+        given = {name: getattr(module, "norm" if name == "p" and cls is nn.PairwiseDistance else name)
+                 for name in inspect.signature(cls).parameters}
+        if "bias" in given:  # a setting, or the parameter
+            given["bias"] = given["bias"] is not None and given["bias"] is not False
+        return cls(**given)
 
-    def encoder_layer(self, module, path):
+    def transformer_layer(self, cls, module, path):
         import torch.nn.functional as functional  # type: ignore[import-not-found]
 
         place = self.place(module, path)
@@ -197,10 +203,10 @@ class _Conversion:
             raise ValueError(f"{place}: expected the activation \"relu\" or \"gelu\", got {module.activation!r}")
         if module.linear1.bias is None:
             raise ValueError(f"{place}: expected bias=True, got False")
-        rates = {m.p for m in (module.dropout, module.dropout1, module.dropout2)} | {module.self_attn.dropout}
+        rates = {m.p for name, m in module.named_children() if name.startswith("dropout")} | {module.self_attn.dropout}
         if len(rates) > 1:
             raise ValueError(f"{place}: expected one rate of dropout, got {sorted(rates)}")
-        return nn.TransformerEncoderLayer(
+        return cls(
             module.self_attn.embed_dim, module.self_attn.num_heads, module.linear1.out_features, module.dropout.p, names[0],
             module.norm1.eps, batch_first=module.self_attn.batch_first, norm_first=module.norm_first)
 

@@ -290,6 +290,20 @@ def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
     t = size.dtype
     if size._on_host and t != xp.float64:  # squares neither overflow nor vanish
         size = xp.astype(size, xp.float64)
+    if size._on_host:
+        sums = xp.sum(size * size if ord == 2 else size**ord, axis=axis, keepdims=keepdims)
+        return xp.astype(sqrt(sums) if ord == 2 else sums ** (1 / ord), t)
+    return _norm_with_gradient(size, ord, axis, keepdims)
+
+
+def _norm_with_gradient(size, ord, axis, keepdims):
+    """The norm where a gradient may be asked for: that of a vector of zeros is 0, and that of a zero for orders below 1."""
     if ord == 2:
-        return xp.astype(sqrt(xp.sum(size * size, axis=axis, keepdims=keepdims)), t)
-    return xp.astype(xp.sum(size**ord, axis=axis, keepdims=keepdims) ** (1 / ord), t)
+        powers = size * size
+    else:
+        zero = size == 0
+        powers = xp.where(zero, 0.0 if ord > 0 else inf, xp.where(zero, 1.0, size) ** ord)
+    sums = xp.sum(powers, axis=axis, keepdims=keepdims)
+    zero = sums == 0
+    some = xp.where(zero, 1.0, sums)
+    return xp.where(zero, 0.0 if ord > 0 else inf, sqrt(some) if ord == 2 else some ** (1 / ord))

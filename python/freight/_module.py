@@ -4,13 +4,13 @@ Every module has a node, a module of the library: layers are made by it, and the
 Python is called by its node. Nodes are made when they are needed, and anew where a program has replaced a part.
 """
 import contextlib
-import math
 import threading
 
 from . import _array_api as xp
 from . import _core, _display, _hints
 from ._nested import replaced
-from ._transforms import _as_leaves, _flatten, _state, _unflatten
+from ._parameter import Buffer, Parameter, Saved, given, recording, tied
+from ._transforms import _as_leaves, _flatten, _unflatten
 
 
 class _Calls(threading.local):
@@ -37,108 +37,6 @@ def _modes_kept(nodes):
         node.training = mode
 
 
-def _recording():
-    return _state.depth or _core.compiling()
-
-
-def _floats(data, what):
-    """Elements on the host in f32."""
-    x = xp.asarray(data)
-    if not xp.isdtype(x.dtype, "real floating"):
-        raise TypeError(f"{what}: expected floating numbers, got {x.dtype}")
-    return _core.to_host(xp.astype(x, xp.float32, copy=False))
-
-
-class Parameter:
-    """A trained array of a module, in f32: `self.scale = nn.Parameter(freight.ones(3))`. The module's attribute gives its
-    value, an array. Operators and functions of arrays take `value`."""
-
-    _trained = True
-
-    def __init__(self, data, requires_grad=True):
-        self._node = _core.make_held(_floats(data, type(self).__name__), self._trained)
-        self._variable = self._node.variable
-        if self._trained and not requires_grad:
-            self._variable.trainable = False
-
-    @classmethod
-    def _of(cls, variable, owner=None):
-        held = cls.__new__(cls)
-        held._node, held._variable, held._owner = None, variable, owner  # the module whose parameters were asked for
-        return held
-
-    @property
-    def value(self):
-        """The elements: within jit and grad those that are trained, else a copy."""
-        return self._variable.value() if _recording() else self._variable.elements()
-
-    @value.setter
-    def value(self, x):
-        x = xp.asarray(x)
-        if x.shape != self.shape:
-            raise ValueError(f"{self.name or type(self).__name__}: expected shape {self.shape}, got {x.shape}")
-        x = xp.astype(x, self.dtype, copy=False)
-        if _recording():
-            self._variable.assign(x)
-        else:
-            self._variable.set(_core.to_host(x))
-
-    data = value
-
-    @property
-    def requires_grad(self):
-        return self._variable.trainable
-
-    @requires_grad.setter
-    def requires_grad(self, on):
-        self._variable.trainable = on
-
-    @property
-    def name(self):
-        return self._variable.name
-
-    @property
-    def shape(self):
-        return self._variable.shape
-
-    @property
-    def dtype(self):
-        return self._variable.dtype
-
-    @property
-    def device(self):
-        return self._variable.device
-
-    def numel(self):
-        return math.prod(self.shape)
-
-    def __getattr__(self, name):
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.value, name)
-
-    def __array__(self, dtype=None, copy=None):
-        return self.value.__array__(dtype, copy=copy)
-
-    def __dlpack__(self, **keywords):
-        return self.value.__dlpack__(**keywords)
-
-    def __dlpack_device__(self):
-        return self.value.__dlpack_device__()
-
-    def __repr__(self):
-        return f"{type(self).__name__}({self._variable.elements()!r})"
-
-    def __reduce__(self):
-        return type(self), (self._variable.elements(), self.requires_grad)
-
-
-class Buffer(Parameter):
-    """An array of a module that is saved with it and not trained: `self.mean = nn.Buffer(freight.zeros(3))`."""
-
-    _trained = False
-
-
 class Module:
     """A layer, a block or a network. Subclasses make their parts in `__init__`, after `super().__init__()`, and compute in
     `forward`."""
@@ -163,7 +61,10 @@ class Module:
             parts[name] = value
             _changed(self)
         elif isinstance(own.get("_held", {}).get(name), Parameter) and value is not None:
-            own["_held"][name].value = value
+            if tied(own["_held"][name]._variable, value):
+                _changed(self)
+            else:
+                own["_held"][name].value = value
         else:
             if own.get("_modules", {}).pop(name, None) or own.get("_held", {}).pop(name, None):
                 _changed(self)
@@ -176,7 +77,7 @@ class Module:
         if name in own.get("_modules", ()):
             return own["_modules"][name]
         if name in own.get("_held", ()):
-            return own["_held"][name].value
+            return given(own["_held"][name]._variable)
         if name == "classes" and "_task" in own:  # the names of the outputs, as fit or the stored model has them
             return list(own["_task"]["classes"])
         raise _hints.missing(type(self).__name__, name, _hints.MODULE)
@@ -271,12 +172,12 @@ class Module:
         node = self._node()
         if _calls.depth:
             return self._run(node, arguments, keywords)
-        recording = _recording()
-        if not recording:
+        in_step = recording()
+        if not in_step:
             arguments = [self._single(_as_leaves(a)) for a in arguments]
         if arguments and isinstance(arguments[0], _core.Array):
             self.__dict__["_seen"] = (arguments[0].shape[1:], arguments[0].dtype.name)
-        if recording:
+        if in_step:
             return self._run(node, arguments, keywords)
         _calls.depth += 1
         try:
@@ -351,9 +252,9 @@ class Module:
     def load_state_dict(self, state_dict, strict=True):
         """Sets all values from arrays of Freight, NumPy or torch; with strict=False those whose names both have. Returns the
         names that only one of them has. Nothing changes where it raises."""
-        entries = []
+        entries, own = [], {name for name, _, _ in self._node().state()}
         for name, value in state_dict.items():
-            if name.rsplit(".", 1)[-1] == "num_batches_tracked":
+            if name.rsplit(".", 1)[-1] == "num_batches_tracked" and name not in own:  # of a BatchNorm with a fixed momentum
                 continue
             value = value.detach().cpu() if hasattr(value, "detach") else getattr(value, "value", value)
             x = xp.asarray(value)
@@ -372,12 +273,12 @@ class Module:
 
     # Training and files (_fit.py).
 
-    def fit(self, x, y=None, *, validation_data=None, epochs=1, batch_size=64, steps_per_epoch=None, sample_weight=None,
+    def fit(self, x, y=None, *, validation_data=None, epochs=1, batch_size=None, steps_per_epoch=None, sample_weight=None,
             class_weight=None, loss="auto", metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0,
             resume=None, output_dir="", verbose=1, **settings):
         """Trains on arrays x (N, ...) and y: classes (N), values (N) or (N, K), or labels (N, K) as bool; or on batches (x, y) of a
-        DataLoader, or of an iterator, steps_per_epoch of them in each epoch. Further settings are the
-        flags of `freight train`: optimizer="adamw", lr=1e-3, lr_scheduler="onecycle". With an output_dir the run writes
+        DataLoader, or of an iterator, steps_per_epoch of them in each epoch. batch_size: 64 for arrays; validation_split=0.2: the last
+        samples are the validation data. Further settings are the flags of `freight train`: optimizer="adamw", lr=1e-3, lr_scheduler="onecycle". With an output_dir the run writes
         checkpoints, metrics and the model as the command does, and resume=True goes on from the newest.
         verbose: 0 nothing, 1 progress in a notebook or a terminal, 2 a line per epoch. Returns a History."""
         from . import _fit
@@ -510,15 +411,18 @@ class Layer(Module):
 
     def __getattr__(self, name):
         if name[:1] != "_":
-            for path, variable, trained in self._node().state():
+            for path, variable, _ in self._node().state():
                 if path == name:
-                    return (Parameter if trained else Buffer)._of(variable).value
+                    return given(variable)
         return super().__getattr__(name)
 
     def __setattr__(self, name, value):
         for path, variable, trained in self._node().state() if name[:1] != "_" else ():
             if path == name:
-                (Parameter if trained else Buffer)._of(variable).value = value.value if isinstance(value, Parameter) else value
+                if tied(variable, value):
+                    _changed(self)
+                else:
+                    (Parameter if trained else Buffer)._of(variable).value = value.value if isinstance(value, Parameter) else value
                 return
         if name in self._keys or isinstance(value, (Module, Parameter)):
             raise AttributeError(f"{self._type}: {name} cannot be set: make another layer")
@@ -551,7 +455,7 @@ class Layer(Module):
         if self._modules:
             return super().__getstate__()
         own = {k: v for k, v in self.__dict__.items() if k not in ("_cached", "_layer", "_compiled")}
-        state = [(name, v.elements(), v.trainable) for name, v, _ in self._layer.state()]
+        state = [(name, Saved.of(v), v.trainable) for name, v, _ in self._layer.state()]
         return {"own": own, "state": state, "training": self._layer.training}
 
     def __setstate__(self, state):
@@ -562,7 +466,7 @@ class Layer(Module):
         layer = self.__dict__["_layer"] = _core.make_layer(self._type, self._settings)
         layer.training = state["training"]
         for (_, variable, _), (_, value, trainable) in zip(layer.state(), state["state"]):
-            variable.set(value)
+            Saved.restore(variable, value)
             if variable.trainable != trainable:
                 variable.trainable = trainable
         _changed(self)

@@ -3,7 +3,8 @@ import math
 
 from . import _core, _hints, distributed
 from ._core import Array
-from ._module import Module, Parameter, _recording
+from ._module import Module
+from ._parameter import Parameter, recording
 from ._transforms import _flatten
 
 
@@ -62,7 +63,7 @@ class Optimizer:
             self._shared.average_buffers()
         given = iter(gradients)
         self._optimizer.apply([next(given) if p.requires_grad else None for p in self._parameters])
-        if not _recording():
+        if not recording():
             _core.evaluate_pending()
 
     def __getattr__(self, name):

@@ -64,8 +64,8 @@ def written(x, key, value):
 def product(x1, x2):
     """x1 @ x2, whose shapes fit."""
     t = xp.result_type(x1, x2)
-    a = xp.astype(x1 if x1.ndim > 1 else _call("unsqueeze", x1, 0), t, copy=False)
-    b = xp.astype(x2 if x2.ndim > 1 else _call("unsqueeze", x2, 1), t, copy=False)
+    a = xp.astype(x1 if x1.ndim > 1 else xp.expand_dims(x1, axis=0), t, copy=False)
+    b = xp.astype(x2 if x2.ndim > 1 else xp.expand_dims(x2, axis=1), t, copy=False)
     y = _call("matmul", a, b)
     dropped = ([-2] if x1.ndim == 1 else []) + ([-1] if x2.ndim == 1 else [])
     return xp.squeeze(y, tuple(dropped)) if dropped else y

@@ -16,6 +16,14 @@ PyObject* python_type(ErrorKind kind) {
   }
 }
 
+// The message without a line of the library's sources at its end, "(b, loss.cpp:12)", of which a user of Python has
+// none.
+std::string without_source(std::string text) {
+  const size_t end = text.rfind(".cpp:"), begin = end == std::string::npos ? end : text.find_last_of("(,", end);
+  if (begin == std::string::npos || text.find_first_not_of("0123456789", end + 5) != text.size() - 1) return text;
+  return text.substr(0, begin - (text[begin] == '(')) + (text[begin] == '(' ? "" : ")");
+}
+
 }  // namespace
 
 void set_python_error() {
@@ -32,7 +40,7 @@ void set_python_error() {
   } catch (const OverflowError& e) {
     PyErr_SetString(PyExc_OverflowError, e.what());
   } catch (const Error& e) {
-    PyErr_SetString(python_type(e.kind()), e.what());
+    PyErr_SetString(python_type(e.kind()), without_source(e.what()).c_str());
   } catch (const std::bad_alloc&) {
     PyErr_SetString(PyExc_MemoryError, "not enough memory for the array");
   } catch (const std::exception& e) {

@@ -272,7 +272,11 @@ void bind_modules(nb::module_& m) {
       .def("value", [](const PyVariable& v) { return wrap(v.variable.value()); })
       .def("elements", [](const PyVariable& v) { return elements(v.variable); })
       .def("set", [](const PyVariable& v, nb::handle x) { v.variable.set(to_array(host(array_of(x, "set")))); })
-      .def("assign", [](const PyVariable& v, nb::handle x) { v.variable.assign(tensor_of(array_of(x, "assign"))); });
+      .def("assign", [](const PyVariable& v, nb::handle x) { v.variable.assign(tensor_of(array_of(x, "assign"))); })
+      .def("tie", [](const PyVariable& v, const PyVariable& other) {
+        Variable member = v.variable.as_member();
+        member = other.variable;
+      });
   nb::class_<PyNode>(m, "Node")
       .def_prop_rw(
           "training", [](const PyNode& n) { return n.module->training(); },

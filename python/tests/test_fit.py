@@ -125,14 +125,14 @@ def test_sample_weights_equal_repeated_samples():
     x, y = X[:40], Y[:40]
     twice = np.concatenate([x, x[:20]]), np.concatenate([y, y[:20]])
     weighted, repeated = made(chain), made(chain)
-    # One batch of all: the mean of 40 weighted losses is 60 / 40 of the mean of 60.
-    fit(weighted, x, y, batch_size=40, epochs=4, momentum=0.0, sample_weight=[2.0] * 20 + [1.0] * 20)
-    fit(repeated, *twice, batch_size=60, epochs=4, momentum=0.0, lr=0.15)
+    # One batch of all. Only the ratios of weights count.
+    fit(weighted, x, y, batch_size=40, epochs=4, momentum=0.0, sample_weight=[6.0] * 20 + [3.0] * 20)
+    fit(repeated, *twice, batch_size=60, epochs=4, momentum=0.0)
     for name, value in weighted.state_dict().items():
         np.testing.assert_allclose(value.numpy(), repeated.state_dict()[name].numpy(), rtol=1e-4, atol=1e-6)
     values, repeated = made(chain, outputs=1), made(chain, outputs=1)
     fit(values, x, VALUES[:40], batch_size=40, epochs=4, momentum=0.0, lr=0.01, sample_weight=[2.0] * 20 + [1.0] * 20)
-    fit(repeated, twice[0], np.concatenate([VALUES[:40], VALUES[:20]])[:, None], batch_size=60, epochs=4, momentum=0.0, lr=0.015)
+    fit(repeated, twice[0], np.concatenate([VALUES[:40], VALUES[:20]])[:, None], batch_size=60, epochs=4, momentum=0.0, lr=0.01)
     for name, value in values.state_dict().items():
         np.testing.assert_allclose(value.numpy(), repeated.state_dict()[name].numpy(), rtol=1e-4, atol=1e-6)
 
@@ -151,6 +151,24 @@ def test_class_weights_prefer_a_class():
         counts.append(int((net.predict(X).numpy().argmax(1) == 2).sum()))
     assert counts[1] > counts[0]
     fit(made(), class_weight="balanced")
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", {0: 1.0, 1: 4.0}])
+def test_class_weights_are_weights_of_samples(class_weight):
+    x, y = X[Y < 2], Y[Y < 2]
+    share = {c: (len(y) / (2 * (y == c).sum()) if class_weight == "balanced" else class_weight[c]) for c in (0, 1)}
+    by_class, by_sample = made(chain, outputs=2), made(chain, outputs=2)
+    fit(by_class, x, y, class_weight=class_weight, seed=1)
+    fit(by_sample, x, y, sample_weight=[share[c] for c in y], seed=1)
+    for name, value in by_class.state_dict().items():
+        np.testing.assert_allclose(value.numpy(), by_sample.state_dict()[name].numpy(), rtol=1e-3, atol=1e-5)
+
+
+def test_the_last_samples_are_the_validation_data():
+    split, given = made(), made()
+    a = fit(split, validation_split=0.25, sample_weight=np.linspace(1, 2, 600))
+    b = fit(given, X[:450], Y[:450], validation_data=(X[450:], Y[450:]), sample_weight=np.linspace(1, 2, 600)[:450])
+    assert weights(split) == weights(given) and a.history == b.history
 
 
 def test_class_weights_by_name_count_beside_sample_weights():
@@ -463,6 +481,11 @@ BAD = [
     (lambda n: fit(n, resume=True), ValueError, "resume: expected an output_dir"),
     (lambda n: fit(n, sample_weight=[1.0]), ValueError, r"sample_weight: expected one weight per sample, \(600,\)"),
     (lambda n: fit(n, sample_weight=[-1.0] * 600), ValueError, "sample_weight: expected finite weights"),
+    (lambda n: fit(n, sample_weight=[0.0] * 600), ValueError, "expected a sample whose weight is not 0"),
+    (lambda n: fit(n, validation_split=1.0), ValueError, "validation_split: expected a share between 0 and 1 of 600 samples.*, got 1.0"),
+    (lambda n: fit(n, validation_split=0.1, validation_data=(X, Y)), ValueError, "validation_split is of arrays, in place of validation_data"),
+    (lambda n: fit(n, shuffle=False), ValueError, "shuffle: expected True, got False: .* batches of an iterable"),
+    (lambda n: n.fit(iter([(X[:50], Y[:50])] * 2), steps_per_epoch=2, batch_size=25), ValueError, "batch_size: expected 50, as the batches of x have it, or none, got 25"),
     (lambda n: n.predict(X[:0]), ValueError, "there are no samples"),
     (lambda n: n.save("/nowhere/x"), ValueError, "save: expected input_shape"),
 ]

@@ -70,6 +70,16 @@ LAYERS = [
                                         *[lambda mode=mode, align=align, size=size: T.Upsample(mode=mode, align_corners=align, **size)
                                           for mode in ("bilinear", "bicubic") for align in (False, True)
                                           for size in ({"scale_factor": 2.0}, {"size": (4, 11)}, {"scale_factor": 0.6})])],
+    *[(make, (2, 4, 6, 7, 5)) for make in (
+        lambda: T.Conv3d(4, 6, 3), lambda: T.Conv3d(4, 6, (3, 2, 1), (1, 2, 3), (2, 0, 1), (2, 1, 1), 2, False), lambda: T.Conv3d(4, 2, (1, 3, 2)),
+        lambda: T.Conv3d(4, 2, (3, 5, 3), padding="same", dilation=(1, 1, 2), padding_mode="circular"), lambda: T.Conv3d(4, 2, 3, padding="same"),
+        lambda: T.Conv3d(4, 2, 3, padding=(1, 2, 0), padding_mode="replicate"), lambda: T.BatchNorm3d(4), lambda: T.MaxPool3d(2),
+        lambda: T.MaxPool3d((3, 2, 3), (2, 1, 2), (1, 0, 1), (1, 2, 2), ceil_mode=True), lambda: T.AvgPool3d((2, 3, 2), 2, 1, True, False),
+        lambda: T.AvgPool3d(3, 2, 1, True), lambda: T.AvgPool3d(2, divisor_override=3), lambda: T.AdaptiveAvgPool3d((4, None, 2)),
+        lambda: T.AdaptiveMaxPool3d((4, 3, None)))],
+    *[(make, (4, 6, 7, 5)) for make in (lambda: T.Conv3d(4, 6, 3, stride=2, padding=1), lambda: T.MaxPool3d(2), lambda: T.AvgPool3d(2))],
+    *[(make, shape) for shape in ((3, 4), (4,)) for make in (lambda: T.RNNCell(4, 5), lambda: T.RNNCell(4, 5, False, "relu"), lambda: T.GRUCell(4, 5),
+                                                            lambda: T.GRUCell(4, 5, bias=False))],
 ]
 
 
@@ -191,6 +201,31 @@ class Text(T.Module):
     def forward(self, x):
         y, (h, _) = self.states(self.words(x))
         return self.classes(torch.cat([h[-2], h[-1]], dim=1) + y.mean(1))
+
+
+@pytest.mark.parametrize("settings", [{}, {"batch_first": True, "norm_first": True, "activation": "gelu"}])
+def test_transformers_with_masks_are_pytorchs(settings):
+    torch.manual_seed(0)
+    theirs = T.Transformer(8, 2, 2, 2, 16, dropout=0.0, **settings)
+    ours = fr.from_torch(theirs)
+    assert set(ours.state_dict()) == set(theirs.state_dict())
+    src, tgt, mask = torch.randn(3, 5, 8), torch.randn(3, 4, 8), theirs.generate_square_subsequent_mask(4)
+    if not settings:
+        src, tgt = src.transpose(0, 1), tgt.transpose(0, 1)
+    hidden = torch.zeros(3, 5, dtype=torch.bool)
+    hidden[1, 3:] = True
+    masks = {"tgt_mask": mask, "src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
+    y = theirs(src, tgt, **masks, tgt_is_causal=True)
+    y.square().sum().backward()
+    given = [fr.asarray(x.numpy().copy()) for x in (src, tgt)]
+    masks = {name: fr.asarray(m.numpy()) for name, m in masks.items()}
+    np.testing.assert_array_equal(nn.Transformer.generate_square_subsequent_mask(4).numpy(), mask.numpy())
+    np.testing.assert_allclose(ours(*given, **masks, tgt_is_causal=True).numpy(), y.detach().numpy(), rtol=1e-4, atol=1e-5)
+    grads = fr.grad(lambda net: fr.sum(net(*given, **masks) ** 2))(ours)
+    for name, p in theirs.named_parameters():
+        np.testing.assert_allclose(grads[name].numpy(), p.grad.numpy(), rtol=1e-3, atol=1e-4, err_msg=name)
+    with pytest.raises(ValueError, match="TransformerDecoderLayer: is_causal: expected tgt_mask with it"):
+        ours(*given, tgt_is_causal=True)
 
 
 class TimeFirst(T.Module):
@@ -333,6 +368,14 @@ class Tied(T.Module):
         self.b.weight = self.a.weight
 
 
+def test_tied_parameters_stay_tied():
+    theirs = Tied()
+    ours = fr.from_torch(T.Sequential(theirs.a, T.ReLU(), theirs.b))
+    assert [name for name, _ in ours.named_parameters()] == ["0.weight", "0.bias", "2.bias"]
+    ours[0].weight = fr.zeros((2, 2))
+    assert not np.asarray(ours[2].weight).any()
+
+
 BAD = [
     (lambda: T.Sequential(T.ReLU(), Own()), TypeError, r"from_torch: 1 \(Own\), test_from_torch.py:\d+: \S*i0 is no function of Freight"),
     (lambda: T.Sequential(Own(lambda x: x if x.sum() > 0 else -x)), TypeError, r"from_torch: 0 \(Own\): torch.fx cannot trace its forward"),
@@ -340,7 +383,6 @@ BAD = [
     (lambda: Own(lambda x: T.functional.interpolate(x, 3, antialias=True)), ValueError, "interpolate: expected antialias=False, got True"),
     (lambda: Own(lambda x: x.std(nothing=1)), TypeError, "std: got an unexpected keyword argument 'nothing'"),
     (lambda: InPlace("view"), TypeError, "changes a view of mul, which is read again"),
-    (Tied, ValueError, "b.weight and a.weight are one parameter of two modules"),
     (lambda: T.TransformerEncoderLayer(4, 2, activation=torch.tanh), ValueError, 'expected the activation "relu" or "gelu"'),
     (lambda: T.LSTM(2, 2, proj_size=1), ValueError, r"the module \(LSTM\): expected proj_size=0, got 1"),
     (lambda: T.Sequential(T.Sequential(T.ReLU(), T.RReLU())), TypeError, r"from_torch: 0.1 \(RReLU\) is no layer of freight.nn"),

@@ -46,6 +46,14 @@ CASES = [
     ("attention_without_heads", lambda nn, q, k: nn.functional.scaled_dot_product_attention(q, k, k, is_causal=True), X[0], X[1]),
     ("attention_without_batch", lambda nn, q, k: nn.functional.scaled_dot_product_attention(q, k, k), V, W),
     ("attention_scale_0", lambda nn, q, k: nn.functional.scaled_dot_product_attention(q, k, k, scale=0.0), X, X[::-1].copy()),
+    *[(f"attention_values_of_width_{n}", lambda nn, q, k, v: nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True), X, X[::-1].copy(),
+       RNG.normal(size=(3, 8, 6, n)).astype("f4")) for n in (2, 7)],
+    ("attention_of_grouped_heads", lambda nn, q, k: nn.functional.scaled_dot_product_attention(q, k, k, enable_gqa=True), X, X[:, :2].copy()),
+    *[(f"batch_norm_{len(shape)}", lambda nn, x, w, b: nn.functional.batch_norm(x, None, None, w, b, True), X.reshape(shape), PERCLASS, PERCLASS - 1)
+      for shape in [(96, 6), (4, 6, 24), (4, 6, 8, 3)]],
+    ("batch_norm_running", lambda nn, x, m, v: nn.functional.batch_norm(x, m, v, eps=0.1), V, PERCLASS - 1, PERCLASS),
+    ("batch_norm_without_elements", lambda nn, x: nn.functional.batch_norm(x, None, None, training=True), np.zeros(0, "f4")),
+    ("instance_norm", lambda nn, x, w: nn.functional.instance_norm(x, weight=w, bias=-w), X, np.linspace(0.1, 0.8, 8, dtype="f4")),
     *[(f"conv2d_same_{d}", lambda nn, x, w, d=d: nn.functional.conv2d(x, w, padding="same", dilation=d), X, X[:, :, :3, :2].copy()) for d in (1, (2, 3))],
     ("conv1d_valid", lambda nn, x, w: nn.functional.conv1d(x, w, padding="valid", stride=2), X[0], X[0, :4, :, :3].copy()),
     ("unfold_of_one_sample", lambda nn, x: nn.functional.unfold(x, (3, 2)), X[0]),
@@ -110,6 +118,37 @@ def test_ctc_of_impossible_targets_is_infinite_or_zero():
     assert values == [np.inf, 0]
 
 
+def test_batch_norm_moves_the_running_statistics_of_arrays_and_buffers():
+    torch = pytest.importorskip("torch")
+    theirs, ours = [torch.zeros(6), torch.ones(6)], [fr.zeros(6), nn.Buffer(fr.ones(6))]
+    for _ in range(2):
+        torch.nn.functional.batch_norm(torch.tensor(V), *theirs, training=True, momentum=0.3)
+        F.batch_norm(fr.asarray(V), *ours, training=True, momentum=0.3)
+    for a, b in zip(ours, theirs):
+        np.testing.assert_allclose(np.asarray(a), b.numpy(), rtol=1e-5)
+    with pytest.raises(TypeError, match="a host array cannot take a traced value"):
+        fr.grad(lambda x: fr.sum(F.batch_norm(x, *ours, training=True)))(fr.asarray(V))
+
+
+def test_dropout_of_attention_drops_weights():
+    q = fr.asarray(X)
+    y = np.asarray(F.scaled_dot_product_attention(q, q, fr.ones((3, 8, 6, 2)), dropout_p=0.5))
+    assert y.shape == (3, 8, 6, 2) and (y[..., 0] == y[..., 1]).all() and y.std() > 0.1 and abs(y.mean() - 1) < 0.2
+
+
+@pytest.mark.parametrize("p", [2, 3, 1.5, 0.5, 1, -1])
+def test_the_norm_of_zeros_has_a_gradient_of_0(p):
+    torch = pytest.importorskip("torch")
+    x = np.asarray([[0, 0, 0], [3, 4, 0], [1, -2, 2]], "f4")
+    theirs = torch.tensor(x, requires_grad=True)
+    y = torch.linalg.vector_norm(theirs, p, dim=1)
+    y.sum().backward()
+    norm = lambda x: fr.linalg.vector_norm(x, axis=1, ord=p)  # noqa: E731
+    for found in norm(fr.asarray(x)), fr.jit(norm)(fr.asarray(x)):
+        np.testing.assert_allclose(np.asarray(found), y.detach().numpy(), rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(fr.grad(lambda x: fr.sum(norm(x)))(fr.asarray(x))), theirs.grad.numpy(), rtol=1e-5)
+
+
 def test_dropout_of_channels_drops_whole_channels_in_training_alone():
     layer, x = nn.Dropout2d(0.5), fr.ones((16, 32, 3, 3))
     y = np.asarray(layer(x))
@@ -134,7 +173,9 @@ def test_errors_name_the_function_and_the_setting():
             (lambda: F.unfold(x[0, 0], 2), "unfold: expected .N, C, H, W. or .C, H, W., got shape .3, 3."),
             (lambda: F.adaptive_max_pool2d(x, 1, return_indices=True), "adaptive_max_pool2d: expected return_indices=False, got True"),
             (lambda: F.one_hot(fr.asarray([1]), -1), "one_hot: expected num_classes of at least 1, got -1"),
-            (lambda: F.scaled_dot_product_attention(x, x, x, dropout_p=0.1), "expected dropout_p=0.0, got 0.1"),
+            (lambda: F.batch_norm(x, None, None), "batch_norm: expected running_mean and running_var with training=False, got None"),
+            (lambda: F.batch_norm(x[0, 0, 0], None, None, training=True), "batch_norm: expected .N, C, ...., got shape .3,."),
+            (lambda: F.instance_norm(x, use_input_stats=False), "instance_norm: expected use_input_stats=True, got False"),
             (lambda: F.interpolate(x, scale_factor=2, recompute_scale_factor=True), "interpolate: expected recompute_scale_factor=None, got True"),
             (lambda: F.pad(x, (1,)), "pad: expected a pair of widths for each of at most 4 axes"),
             (lambda: F.pad(x, (1, 1), mode="wrap"), "pad: mode: expected"),

@@ -280,6 +280,96 @@ def test_copies_and_pickles_have_values_modes_and_freezing_of_their_own(copied):
     assert not fr.all(twin(x) == net(x))
 
 
+def test_cells_step_through_sequences():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell, self.fc = nn.LSTMCell(3, 8), nn.Linear(8, 2)
+
+        def forward(self, x):
+            state = None
+            for i in range(x.shape[1]):
+                state = self.cell(x[:, i], state)
+            return self.fc(state[0])
+
+    x = np.random.default_rng(0).normal(size=(128, 6, 3)).astype("f4")
+    net = Net()
+    history = net.fit(x, x[:, :, 0].sum(1) > 0, epochs=8, lr=0.05, optimizer="adam", verbose=0)
+    assert history.history["accuracy"][-1] > 0.8
+    layer = nn.LSTM(3, 8)
+    layer.load_state_dict({f"{name}_l0": value for name, value in net.cell.state_dict().items()})
+    h, c = net.cell(x[:, 0])
+    h, c = net.cell(x[:, 1], (h, c))
+    _, (last, memory) = layer(x[:, :2])
+    np.testing.assert_allclose(h.numpy(), last[0].numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(c.numpy(), memory[0].numpy(), rtol=1e-5, atol=1e-6)
+    for call, text in [(lambda: net.cell(fr.ones((2, 4))), r"LSTMCell: expected \(N, 3\) or \(3,\), got shape \(2, 4\)"),
+                       (lambda: nn.GRUCell(3, 8)(fr.ones((2, 3)), fr.ones((2, 3))), r"GRUCell: expected a state of shape \(2, 8\), got \(2, 3\)"),
+                       (lambda: nn.RNNCell(3, 8, nonlinearity="gelu"), "RNNCell: nonlinearity: expected .tanh. or .relu., got 'gelu'"),
+                       (lambda: nn.LSTMCell(0, 8), "LSTMCell: expected sizes of at least 1"),
+                       (lambda: nn.Conv3d(4, 6, 3, groups=4), "Conv3d: expected channels that are multiples of groups=4, got 4 and 6"),
+                       (lambda: nn.Conv3d(4, 6, 3, padding_mode="wrap"), "Conv3d: padding_mode: expected"),
+                       (lambda: nn.Conv3d(4, 6, 3, 2, "same"), "Conv3d: padding .same. keeps the sizes: expected stride 1, got 2"),
+                       (lambda: nn.Conv3d(4, 6, 3)(fr.ones((2, 4, 2, 5, 5))), "conv3d: weight .* does not fit input"),
+                       (lambda: nn.MaxPool3d(2)(fr.ones((2, 3))), r"max_pool3d: expected \(N, C, D, H, W\) or \(C, D, H, W\), got shape \(2, 3\)"),
+                       (lambda: nn.MaxPool3d(2, return_indices=True)(fr.ones((2, 3, 4, 4, 4))), "max_pool3d: expected return_indices=False, got True")]:
+        with pytest.raises(ValueError, match=text):
+            call()
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False), nn.Linear(4, 2)
+        self.b.weight = self.a.weight
+
+    def forward(self, x):
+        return self.c(fr.relu(self.b(fr.relu(self.a(x)))))
+
+
+def test_a_parameter_of_two_modules_is_trained_saved_and_copied_as_one(tmp_path):
+    net = Tied()
+    assert [name for name, _ in net.named_parameters()] == ["a.weight", "c.weight", "c.bias"]
+    assert list(net.state_dict()) == ["a.weight", "b.weight", "c.weight", "c.bias"]
+    x = np.random.default_rng(0).normal(size=(64, 4)).astype("f4")
+    compiled = fr.jit(lambda x: net(x))
+    compiled(fr.asarray(x))
+    optimizer = optim.SGD(net, lr=0.1)
+    net.fit(x, (x[:, 0] > 0), epochs=1, lr=0.1, verbose=0)
+    loss, grads = fr.value_and_grad(lambda net, x: fr.sum(net(x) ** 2))(net, fr.asarray(x))
+    optimizer.update(grads)
+    net.save(tmp_path / "weights", input_shape=(4,))
+    copies = [net, copy.deepcopy(net), pickle.loads(pickle.dumps(net)), Tied().load_weights(tmp_path / "weights")]
+    copies.append(Tied())
+    copies[-1].load_state_dict(net.state_dict())
+    for other in copies:
+        assert np.asarray(other.a.weight).tolist() == np.asarray(other.b.weight).tolist() == np.asarray(net.a.weight).tolist()
+        np.testing.assert_allclose(np.asarray(other(x)), np.asarray(compiled(fr.asarray(x))), rtol=1e-5, atol=1e-6)
+    copies[1].b.weight = fr.zeros((4, 4))  # of both its modules, and of no other network
+    assert not np.asarray(copies[1].a.weight).any() and np.asarray(net.a.weight).any()
+    chain = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+    chain[2].weight = chain[0].weight
+    chain.save(tmp_path / "model", input_shape=(4,))
+    assert len(list(fr.load(tmp_path / "model").parameters())) == 3
+
+
+def test_values_that_are_no_others_parameter_are_copied():
+    a, b, c = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 4)
+    b.weight = fr.asarray(a.weight, copy=True)
+    a.weight += 1
+    w = a.weight
+    a.weight = fr.zeros((3, 3))
+    b.bias = w[0]
+    assert np.asarray(b.weight).any() and np.asarray(b.bias).any() and not np.asarray(a.weight).any()
+    held = nn.Sequential(b)
+    held.scale = nn.Parameter(fr.ones((3, 3)))
+    b.weight = held.scale
+    assert [name for name, _ in held.named_parameters()] == ["scale", "0.bias"]
+    assert [name for name, _ in copy.deepcopy(held).named_parameters()] == ["scale", "0.bias"]
+    with pytest.raises(ValueError, match=r"weight: expected shape \(4, 3\), got \(3, 3\) of weight"):
+        c.weight = a.weight
+
+
 def test_schedules_are_the_librarys():
     rate = optim.cosine(0.1, 10).warmup(5)
     assert rate(0) == pytest.approx(0.001) and rate(5) == pytest.approx(0.1) and rate(15) == pytest.approx(0)

@@ -2,10 +2,12 @@
 from .. import _hints
 from .._containers import ModuleDict, ModuleList, Sequential  # noqa: F401
 from .._layers import *  # noqa: F401,F403
-from .._module import AttentionLayer, Buffer, Layer, Module, Parameter, RecurrentLayer  # noqa: F401
-from .._transformer import TransformerEncoder, TransformerEncoderLayer  # noqa: F401
+from .._module import AttentionLayer, Layer, Module, RecurrentLayer  # noqa: F401
+from .._parameter import Buffer, Parameter  # noqa: F401
+from .._transformer import Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer  # noqa: F401
 from . import functional  # noqa: F401
 from ._functional_layers import *  # noqa: F401,F403
+from ._written_layers import *  # noqa: F401,F403
 
 
 def __getattr__(name):

@@ -1,6 +1,6 @@
 """Connectionist temporal classification (Graves et al. 2006)."""
 from .. import _functions, xp
-from .._module import _recording
+from .._parameter import recording
 
 _NEVER = -1e30  # the logarithm of probability 0, finite so that gradients are
 
@@ -15,7 +15,7 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     if targets.shape[0] != count:
         raise ValueError(f"ctc_loss: log_probs are of {count} samples, targets of {targets.shape[0]}: expected as many")
     input_lengths, target_lengths = (xp.astype(xp.asarray(n), xp.int64) for n in (input_lengths, target_lengths))
-    if not _recording():  # values are known
+    if not recording():  # values are known
         for name, lengths, most in (("input_lengths", input_lengths, steps), ("target_lengths", target_lengths, targets.shape[1])):
             if count and int(xp.max(lengths)) > most:
                 raise ValueError(f"ctc_loss: {name}: expected at most {most}, got {int(xp.max(lengths))}")

@@ -6,10 +6,11 @@ from . import functional
 
 __all__ = [
     "ZeroPad1d", "ZeroPad2d", "ZeroPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "ReflectionPad1d",
-    "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "CircularPad1d",
-    "CircularPad2d", "CircularPad3d", "FunctionLayer", "Dropout1d", "Dropout2d", "Dropout3d", "PixelShuffle",
-    "PixelUnshuffle", "ChannelShuffle", "Unfold", "LocalResponseNorm", "Softmax2d", "UpsamplingNearest2d",
-    "UpsamplingBilinear2d", "CosineSimilarity", "PairwiseDistance", "Loss", "CrossEntropyLoss", "NLLLoss", "MSELoss",
+    "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d",
+    "CircularPad1d", "CircularPad2d", "CircularPad3d", "FunctionLayer", "Dropout1d", "Dropout2d", "Dropout3d",
+    "PixelShuffle", "PixelUnshuffle", "ChannelShuffle", "Unfold", "LocalResponseNorm", "Softmax2d",
+    "UpsamplingNearest2d", "UpsamplingBilinear2d", "BatchNorm3d", "MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool3d", "CosineSimilarity", "PairwiseDistance", "Loss", "CrossEntropyLoss", "NLLLoss", "MSELoss",
     "L1Loss", "SmoothL1Loss", "HuberLoss", "KLDivLoss", "BCELoss", "BCEWithLogitsLoss", "PoissonNLLLoss",
     "GaussianNLLLoss", "SoftMarginLoss", "HingeEmbeddingLoss", "MarginRankingLoss", "CosineEmbeddingLoss",
     "TripletMarginLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "CTCLoss"]
@@ -179,6 +180,48 @@ class UpsamplingBilinear2d(_layers.Upsample):
 
     def __init__(self, size=None, scale_factor=None):
         super().__init__(size, scale_factor, "bilinear", True)
+
+
+# Three axes.
+
+class BatchNorm3d(_layers.BatchNorm2d):
+    """BatchNorm of (N, C, D, H, W)."""
+
+
+class MaxPool3d(FunctionLayer):
+    """The largest number of each window of (N, C, D, H, W)."""
+
+    _function = "max_pool3d"
+
+    def __init__(self, kernel_size, stride=None, padding=0, dilation=1, return_indices=False, ceil_mode=False):
+        self._make(locals())
+
+
+class AvgPool3d(FunctionLayer):
+    """The mean of each window of (N, C, D, H, W)."""
+
+    _function = "avg_pool3d"
+
+    def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+        self._make(locals())
+
+
+class AdaptiveAvgPool3d(FunctionLayer):
+    """(N, C, D, H, W) to (N, C, *output_size): averages over windows that cover all."""
+
+    _function = "adaptive_avg_pool3d"
+
+    def __init__(self, output_size):
+        self._make(locals())
+
+
+class AdaptiveMaxPool3d(FunctionLayer):
+    """(N, C, D, H, W) to (N, C, *output_size): maxima of windows that cover all."""
+
+    _function = "adaptive_max_pool3d"
+
+    def __init__(self, output_size):
+        self._make(locals())
 
 
 # Distances.

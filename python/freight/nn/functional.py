@@ -5,6 +5,8 @@ import math as _math
 
 from .. import _core, _functions, _layers, xp as _xp
 from .._array_api import _axis
+from .._linalg import vector_norm as _vector_norm
+from .._parameter import Parameter as _Parameter
 from .._transforms import custom_gradient as _custom_gradient
 from ._ctc import ctc_loss  # noqa: F401
 
@@ -237,6 +239,43 @@ def adaptive_max_pool2d(input, output_size, return_indices=False):
     return _layers.AdaptiveMaxPool2d(output_size)(input)
 
 
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
+    """(N, C, ...) normalized by the statistics of the batch in training, else by the running ones. Training writes to the arrays
+    running_mean and running_var, where they are given. Of a module give the buffers themselves, nn.Buffer: its attributes are
+    copies."""
+    if input.shape == (0,):  # PyTorch takes it for a batch without channels
+        return input
+    if input.ndim < 2:
+        raise ValueError(f"batch_norm: expected (N, C, ...), got shape {input.shape}")
+    wide, channels = _xp.float64 if input.dtype == _xp.float64 else _xp.float32, input.shape[1]
+    scale = _xp.ones(channels, dtype=wide) if weight is None else weight
+    shift = _xp.zeros(channels, dtype=wide) if bias is None else bias
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ValueError("batch_norm: expected running_mean and running_var with training=False, got None")
+        return _functions.batch_norm_inference(input, scale, shift, running_mean, running_var, eps)
+    y, mean, variance = _functions.batch_norm(input, scale, shift, eps)
+    count = input.size // channels if channels else 0
+    for running, batch, factor in (running_mean, mean, 1.0), (running_var, variance, count / (count - 1) if count > 1 else 1.0):
+        if running is None or not count:
+            continue
+        held = isinstance(running, _Parameter)
+        moved = (running.value if held else running) * (1 - momentum) + _functions.stop_gradient(batch) * (momentum * factor)
+        if held:
+            running.value = moved
+        else:
+            running[...] = moved
+    return y
+
+
+def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5):
+    """Each channel of each sample of (N, C, ...) to mean 0 and variance 1."""
+    _refuse("instance_norm", running_mean=(running_mean, None), running_var=(running_var, None))
+    if not use_input_stats:
+        raise ValueError("instance_norm: expected use_input_stats=True, got False")
+    return group_norm(input, input.shape[1], weight, bias, eps)
+
+
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     scale = _xp.ones(tuple(normalized_shape)) if weight is None else weight
     return _functions.layer_norm(input, scale, _xp.zeros(tuple(normalized_shape)) if bias is None else bias, eps)
@@ -269,7 +308,7 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
     if out is not None:
         raise ValueError("normalize: expected out=None, got an array: the result is returned")
-    return input / _xp.maximum(_norm(input, p, dim, True), eps)
+    return input / _xp.maximum(_vector_norm(input, axis=dim, keepdims=True, ord=p), eps)
 
 
 def dropout(input, p=0.5, training=True, inplace=False):
@@ -300,11 +339,22 @@ def dropout3d(input, p=0.5, training=True, inplace=False):
 
 
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    _refuse("scaled_dot_product_attention", dropout_p=(dropout_p, 0.0), enable_gqa=(enable_gqa, False))
-    if scale == 0:  # the library's 0 is 1 / sqrt(D)
+    """softmax(scale q k^T) v of (..., T, E), (..., S, E) and (..., S, Ev). With dropout_p all weights lie in memory. enable_gqa: each
+    head of keys and values is of several heads of queries, one after the other."""
+    if enable_gqa:
+        groups = query.shape[-3] // key.shape[-3]
+        key, value = _xp.repeat(key, groups, axis=-3), _xp.repeat(value, groups, axis=-3)
+    if scale is None:
+        scale = query.shape[-1] ** -0.5
+    if scale == 0:  # the library's 0 is 1 / sqrt(E)
         query, scale = query * 0, 1.0
     heads = [_xp.reshape(x, (1,) * (4 - x.ndim) + x.shape) if x.ndim < 4 else x for x in (query, key, value)]
-    y = _functions.attention(*heads, is_causal, 0.0 if scale is None else scale, mask=attn_mask)
+    if dropout_p:
+        y = dropout(_functions.attention_weights(*heads[:2], is_causal, scale, mask=attn_mask), dropout_p) @ heads[2]
+    else:  # widths that differ get zeros up to the larger: they add nothing to the scores, and are cut from the result
+        width = max(x.shape[-1] for x in heads)
+        heads = [_functions.pad(x, [0] * 4, [0, 0, 0, width - x.shape[-1]]) if x.shape[-1] < width else x for x in heads]
+        y = _functions.attention(*heads, is_causal, scale, mask=attn_mask)[..., :value.shape[-1]]
     return _xp.reshape(y, y.shape[4 - query.ndim:]) if query.ndim < 4 else y
 
 
@@ -409,21 +459,10 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     return _xp.reshape(_xp.stack(parts, axis=2), (n, c * kh * kw, rows * columns))
 
 
+from ._volumes import adaptive_avg_pool3d, adaptive_max_pool3d, avg_pool3d, conv3d, max_pool3d  # noqa: E402,F401
+
+
 # Distances.
-
-def _norm(x, p, axis, keepdims):
-    """The p-norm. Its gradient at 0, where it has none for p > 1, is 0, as PyTorch's."""
-    x = _xp.abs(x)
-    if p == _math.inf:
-        return _xp.max(x, axis=axis, keepdims=keepdims)
-    if p == 0:
-        return _xp.astype(_xp.count_nonzero(x, axis=axis, keepdims=keepdims), x.dtype)
-    if p == 1:
-        return _xp.sum(x, axis=axis, keepdims=keepdims)
-    sums = _xp.sum(x ** p, axis=axis, keepdims=keepdims)
-    some = _xp.where(sums > 0, sums, 1.0)
-    return _xp.where(sums > 0, _xp.sqrt(some) if p == 2 else some ** (1 / p), 0.0)
-
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     norms = [_xp.sqrt(_xp.maximum(_xp.sum(x * x, axis=dim), eps * eps)) for x in (x1, x2)]
@@ -431,7 +470,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 
 
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
-    return _norm(x1 - x2 + eps, p, -1, keepdim)
+    return _vector_norm(x1 - x2 + eps, axis=-1, keepdims=keepdim, ord=p)
 
 
 # Losses.
