@@ -370,3 +370,43 @@ def test_quotients_and_roots_of_integers_are_floats_and_bool_counts_as_in_numpy(
     assert p.tolist() == [True, False]
     with pytest.raises(TypeError, match="subtract is not defined for bool"):
         b - b
+
+
+def test_parts_of_arrays_are_views():
+    x = f.reshape(f.arange(12), (3, 4))
+    assert [v.tolist() for v in f.split(x, [1, 3], axis=1)] == [[[0], [4], [8]], [[1, 2, 3], [5, 6, 7], [9, 10, 11]]]
+    assert [v.tolist() for v in f.chunk(x, 3)] == [[[0, 1, 2, 3]], [[4, 5, 6, 7]], [[8, 9, 10, 11]]]
+    assert f.narrow(x, -1, -2, 2).tolist() == [[2, 3], [6, 7], [10, 11]] and f.select(x, 1, -1).tolist() == [3, 7, 11]
+    f.chunk(x, 2, axis=1)[1][0] = 7
+    assert x[0].tolist() == [0, 1, 7, 7] and x._share_memory(f.select(x, 0, 1))
+    assert f.jit(lambda x: f.split(x, [1, 2])[1] + f.chunk(f.narrow(x, 0, 0, 2), 2)[0])(x).tolist() == [[4, 6, 13, 14], [8, 10, 17, 18]]
+    for call, error, message in ((lambda: f.split(x, 2), TypeError, r"split: expected the sizes of the parts, got 2: chunk\(x, n\) makes n equal parts"),
+                                 (lambda: f.split(x, [1, 1]), ValueError, r"sizes whose sum is 3, as axis 0 of shape \(3, 4\) has it, got \[1, 1\]"),
+                                 (lambda: f.chunk(x, 2), ValueError, r"axis 0 of shape \(3, 4\) has no 2 equal parts"),
+                                 (lambda: f.narrow(x, 0, 2, 2), IndexError, "2 elements from 2 are not within axis 0"),
+                                 (lambda: f.select(x, 2, 0), IndexError, "axis 2 is out of bounds"), (lambda: f.chunk([1], 1), TypeError, "asarray")):
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_einsum_takes_operands_one_by_one_or_as_a_list():
+    a, b = f.ones((2, 3)), f.reshape(f.arange(12.0), (3, 4))
+    for function in (f.einsum, f.jit(f.einsum)):
+        assert function("ij,jk->ik", a, b).tolist() == function("ij,jk->ik", [a, b]).tolist() == (a @ b).tolist()
+
+
+def test_linalg_has_numpys_norms_and_condition_numbers():
+    np = pytest.importorskip("numpy")
+    x = np.random.default_rng(0).normal(size=(2, 4, 4))
+    for order in (None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf):
+        assert f.linalg.cond(f.asarray(x), order).numpy() == pytest.approx(np.linalg.cond(x, order), rel=1e-9)
+        for axis in ((1, 2), (0, -1)):
+            for keepdims in (False, True):
+                got, expected = (linalg.norm(x, order, axis, keepdims) for linalg, x in ((f.linalg, f.asarray(x)), (np.linalg, x)))
+                assert got.shape == expected.shape and got.numpy() == pytest.approx(expected, rel=1e-9)
+    assert f.linalg.norm(f.asarray(x)).item() == pytest.approx(np.linalg.norm(x)) and f.linalg.norm(f.asarray([3, 4]), 1).item() == 7
+    assert f.linalg.norm(f.asarray(x), axis=1).numpy() == pytest.approx(np.linalg.norm(x, axis=1))
+    for arguments, message in (((f.asarray(x), 2), "expected a vector, a matrix or axis="), ((f.asarray(x), None, (0, 1, 2)), "one axis, or two")):
+        with pytest.raises(ValueError, match=message):
+            f.linalg.norm(*arguments)
+    assert f.cond is f.linalg.cond and f.linalg.kron(f.ones((1, 2)), f.ones((2, 1))).shape == (2, 2)
