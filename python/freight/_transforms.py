@@ -241,6 +241,11 @@ def value_and_grad(function, argnums=0, has_aux=False):
             loss = value[0] if has_aux else value
             if not isinstance(loss, Array):
                 raise TypeError(f"grad: the function must return a scalar array, got {type(loss)}")
+            at = 0
+            for n, count in zip(numbers, counts):
+                if n in modules:  # read anew: what the function has evaluated ended the recording in which they were read before
+                    traced[at:at + count] = arguments[n]._trained_values().values()
+                at += count
             found = _core.gradients(loss, traced, True)
         finally:
             _state.depth -= 1

@@ -1,4 +1,5 @@
 """jit, grad, plans, random numbers."""
+import numpy as np
 import pytest
 
 import freight as f
@@ -287,3 +288,26 @@ def test_operators_of_bits_are_those_of_logic_for_bool_in_jit():
         return a
 
     assert masked(a, b).tolist() == [True, False, False] and a.tolist() == [True, True, False]
+
+
+def test_gradients_survive_what_a_loss_evaluates():
+    class Two(f.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w, self.b = f.nn.Parameter(f.asarray([1.0, 2.0, 3.0])), f.nn.Parameter(f.zeros(3))
+
+    net, x = Two(), f.asarray([0.5, -1.0, 2.0])
+    share = np.exp([0.5, -1.0, 2.0]) / np.exp([0.5, -1.0, 2.0]).sum()
+
+    def loss(net, x):
+        y = net.w * 2
+        assert float(f.sum(y)) == 12  # evaluates, as does a function of a host array below
+        return f.sum(y * f.softmax(x) + net.w + net.b)
+
+    grads, dx = f.grad(loss, argnums=(0, 1))(net, x)
+    np.testing.assert_allclose(np.asarray(grads["w"]), 2 * share + 1, rtol=1e-5)
+    assert np.asarray(grads["b"]).tolist() == [1, 1, 1] and np.asarray(dx).any()
+    np.testing.assert_allclose(np.asarray(f.grad(lambda net: loss(net, x))(net)["w"]), 2 * share + 1, rtol=1e-5)
+    whole = f.nn.Linear(3, 2)
+    grads = f.grad(lambda net: f.sum(x @ whole.weight.T + whole.bias))(whole)
+    assert np.asarray(grads["bias"]).tolist() == [1, 1]
