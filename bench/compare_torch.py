@@ -41,7 +41,8 @@ MODES = ("eager", "channels_last", "compile")
 # On a GPU, all channels last: reduce-overhead is torch.compile with CUDA graphs of its own; graph is a compiled forward and backward
 # with a fused, capturable optimizer, the whole step captured by hand as one CUDA graph.
 GPU_MODES = ("channels_last", "compile", "reduce-overhead", "graph")
-ZOO = ("alexnet", "googlenet", "resnet50", "vgg16")  # torchvision's, on 1000 classes of 224 x 224
+# torchvision's, on 1000 classes of 224 x 224
+ZOO = ("alexnet", "efficientnet_b0", "googlenet", "mobilenet_v2", "resnet18", "resnet50", "vgg16")
 
 
 def torch_net(model):
@@ -68,6 +69,16 @@ def torch_net(model):
 
         def forward(self, x):
             return self.fc(self.rnn(self.embedding(x))[0][:, -1])
+
+    class TextCnn(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.fc = nn.Embedding(20000, 128), nn.Linear(300, 2)
+            self.convs = nn.ModuleList(nn.Conv1d(128, 100, k) for k in (3, 4, 5))
+
+        def forward(self, x):
+            y = self.embedding(x).transpose(1, 2)
+            return self.fc(torch.cat([F.relu(conv(y)).amax(2) for conv in self.convs], 1))
 
     class Block(nn.Module):
         def __init__(self, width, heads):
@@ -99,6 +110,8 @@ def torch_net(model):
         return getattr(torchvision.models, model)(**options), (3, 224, 224)
     if model == "lstm_text":
         return LstmText(), (200,)
+    if model == "textcnn":
+        return TextCnn(), (64,)
     if model == "gpt_char":
         return GptChar(), (256,)
     if model == "mlp":
