@@ -303,8 +303,8 @@ TEST_P(TrainedFromFile, AHundredStepsGiveTheLossesOfPyTorch) {
     ASSERT_LT(worst, 1e-3) << "step " << s << " of " << name;
   }
   EXPECT_NE(want["losses"].front(), want["losses"].back());
-  std::printf("%s: losses %.4f to %.4f, off by %.1e at most in %zu steps\n", name.c_str(), want["losses"].front().get<double>(),
-              want["losses"].back().get<double>(), worst, calm);
+  std::printf("%s: losses %.4f to %.4f, off by %.1e at most in %zu steps\n", name.c_str(),
+              want["losses"].front().get<double>(), want["losses"].back().get<double>(), worst, calm);
 }
 INSTANTIATE_TEST_SUITE_P(Nets, TrainedFromFile, ::testing::ValuesIn(torch_nets()),
                          [](const auto& tested) { return tested.param; });
