@@ -263,6 +263,17 @@ struct Options::Impl {
                           .otherwise = cat("; see freight ", command, " --help")});
   }
 
+  // Stores the values of the command line. An option that shares its variable with a given argument, as --data does
+  // with DATA, is given, too: neither --set nor a file replaces it.
+  void assign_given() {
+    for (Option& o : options) {
+      if (o.values.empty()) continue;
+      clear_list(o);
+      for (const std::string& v : o.values) assign(o, v);
+      for (Option& other : options) other.given = other.given || other.target == o.target;
+    }
+  }
+
   // A positional argument and a flag may set the same value: only one of them may be given.
   void need_one_of_each() const {
     for (const Option& p : options) {
@@ -519,12 +530,7 @@ Options::Outcome Options::parse(const std::vector<std::string>& args) {
   add_common();
   m.collect(args);
   m.need_one_of_each();
-  for (Option& o : m.options) {
-    if (o.values.empty()) continue;
-    clear_list(o);
-    for (const std::string& v : o.values) assign(o, v);
-    o.given = true;
-  }
+  m.assign_given();
   if (m.help_wanted) {
     const std::string text = m.help_json ? help_json() : m.help_all ? help() : short_help();
     std::fputs(text.c_str(), stdout);
@@ -550,12 +556,7 @@ void Options::peek(const std::vector<std::string>& args) {
   add_common();
   try {
     m.collect(args);
-    for (Option& o : m.options) {
-      if (o.values.empty()) continue;
-      clear_list(o);
-      for (const std::string& v : o.values) assign(o, v);
-      o.given = true;
-    }
+    m.assign_given();
     m.apply_sets();
     m.apply_file();
   } catch (const Error&) {  // parse() reports it

@@ -1,5 +1,5 @@
 // The options of one command: a table that parses the command line, layers the configuration (default < --config FILE
-// < --set key=value < flags), prints the help and the resolved configuration. JSON stays in options.cpp.
+// < --set key=value < arguments and flags), prints the help and the resolved configuration. JSON stays in options.cpp.
 // Rules for every command: `--flag value` and `--flag=value`; dashes and underscores alike; booleans have `--no-X`; the
 // last of several wins; an unknown flag is a usage error that names the nearest one.
 #pragma once
@@ -69,7 +69,8 @@ class Options {
   // True if the command only prints something: --dry-run, --print-config or --help.
   bool only_tells() const;
   bool quiet() const;
-  // True if a configuration file, --set or a flag set the option (named as in `add`, "--batch-size").
+  // True if a configuration file, --set, a flag or an argument for the same variable set the option (named as in `add`,
+  // "--batch-size").
   bool given(const std::string& name) const;
   // True if a flag on the command line set it. A configuration file may be of another model and contain all options.
   bool typed(const std::string& name) const;
