@@ -16,9 +16,10 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/usage.h"
+#include "freight/comm/network_address_internal.h"
 #include "freight/comm/network_comm.h"
 #include "freight/comm/network_rendezvous.h"
-#include "freight/comm/process_internal.h"
+#include "freight/comm/proof_internal.h"
 #include "freight/comm/shared_memory.h"
 
 namespace freight::comm {
@@ -51,7 +52,7 @@ std::string token_in(const std::string& path, int file) {
 void make_token_file(const std::string& path) {
   const std::string part = cat(path, ".", static_cast<int64_t>(::getpid()));
   const Descriptor file(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  const std::string token = new_secret() + "\n";
+  const std::string token = new_token() + "\n";
   const bool written = file.get() >= 0 &&
                        ::write(file.get(), token.data(), token.size()) == static_cast<ssize_t>(token.size()) &&
                        ::fsync(file.get()) == 0 && (::link(part.c_str(), path.c_str()) == 0 || errno == EEXIST);
