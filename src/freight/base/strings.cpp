@@ -12,8 +12,7 @@ namespace {
 template <class Number>
 void append_number(std::string& out, Number v) {
   char buf[40];
-  auto r = std::to_chars(buf, buf + sizeof buf, v);
-  out.append(buf, r.ptr);
+  out.append(buf, std::to_chars(buf, buf + sizeof buf, v).ptr);
 }
 }  // namespace
 

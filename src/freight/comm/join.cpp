@@ -28,11 +28,6 @@ namespace {
 
 constexpr size_t kLeastToken = 16, kMostToken = 4096;
 
-std::string stripped(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
-  return text;
-}
-
 // Reads the token from a file. Refuses a file that other users can read: it would not be secret.
 std::string token_in(const std::string& path, int file) {
   struct stat s {};
@@ -44,7 +39,8 @@ std::string token_in(const std::string& path, int file) {
   std::string text(kMostToken, '\0');
   const ssize_t n = ::read(file, text.data(), text.size());
   if (n < 0) fail(ErrorKind::runtime, excerpt(path), "cannot be read: ", std::strerror(errno));
-  return stripped(text.substr(0, static_cast<size_t>(n)));
+  text.resize(static_cast<size_t>(n));
+  return text.erase(text.find_last_not_of("\n\r \t") + 1);
 }
 
 // Writes the file under another name first and links it, since other ranks wait for the name and must never read half a
