@@ -93,9 +93,9 @@ T convert(const Option& o, const std::string& text) {
 
 // Stores a value; appends it to a list.
 void assign(Option& o, const std::string& text) {
-  for (const auto& [word, said] : o.words) {
-    *said = text == word;
-    if (*said) return;
+  for (const auto& [word, word_given] : o.words) {
+    *word_given = text == word;
+    if (*word_given) return;
   }
   if (o.more.seconds) {
     *o.more.seconds =
@@ -496,10 +496,10 @@ void Options::shorthand(const std::string& flag, const std::string& meaning) {
   impl_->shorthands.emplace_back(flag, meaning);
 }
 
-void Options::accept(const std::string& name, const std::string& word, bool* said, const std::string& help) {
+void Options::accept_word(const std::string& name, const std::string& word, bool* word_given, const std::string& help) {
   Option* o = impl_->find(name);
   FREIGHT_CHECK(o, "no option ", name);
-  o->words.emplace_back(word, said);
+  o->words.emplace_back(word, word_given);
   o->help += "; " + help;
 }
 
@@ -566,7 +566,7 @@ void Options::peek(const std::vector<std::string>& args) {
 }
 
 bool Options::dry_run() const { return impl_->dry_run; }
-bool Options::only_tells() const { return impl_->dry_run || impl_->print_config || impl_->help_wanted; }
+bool Options::only_prints() const { return impl_->dry_run || impl_->print_config || impl_->help_wanted; }
 bool Options::quiet() const { return impl_->quiet; }
 
 bool Options::given(const std::string& name) const {
@@ -577,7 +577,7 @@ bool Options::given(const std::string& name) const {
   return false;
 }
 
-bool Options::typed(const std::string& name) const {
+bool Options::given_as_flag(const std::string& name) const {
   return std::any_of(impl_->options.begin(), impl_->options.end(),
                      [&](const Option& o) { return o.name == name && !o.values.empty(); });
 }
