@@ -515,7 +515,7 @@ TEST(TablesCommand, AutoComparesWhatIsThereStoresTheBestAndTellsByAThreshold) {
   const Ran trained = with({"--metric", "auc", "-o", dir + "/auto"});
   ASSERT_EQ(trained.code, 0) << trained.err;
   for (const char* part :
-       {"model ", "auc  folds", "\nlogistic ", "skipped   gbdt: ", "FREIGHT_XGBOOST=none", "round 1/"}) {
+       {"model ", "auc  folds", "\nlogistic ", "skipped   gbdt: ", "FREIGHT_XGBOOST=none", "round 1  "}) {
     EXPECT_NE(trained.err.find(part), std::string::npos) << part << "\n" << trained.err;
   }
   EXPECT_EQ(trained.err.find("epoch"), std::string::npos) << trained.err;

@@ -67,7 +67,7 @@ std::string XgboostVersion::text() const { return cat(major, ".", minor, ".", pa
 
 Xgboost::Xgboost(Loaded<XgboostFunctions> loaded) : functions_(loaded.functions), path_(loaded.library.path) {
   look_up(loaded.library, "", {FREIGHT_XGBOOST_COLLECTIVES(FREIGHT_SYMBOL)}, &collectives_, "");
-  lacks_ = loaded.library.why;
+  missing_function_ = loaded.library.why;
   functions_.XGBoostVersion(&version_.major, &version_.minor, &version_.patch);
   const char* built = nullptr;
   check(functions_.XGBuildInfo(&built), "what it was built with");
@@ -76,7 +76,7 @@ Xgboost::Xgboost(Loaded<XgboostFunctions> loaded) : functions_(loaded.functions)
 }
 
 const XgboostCollectives& Xgboost::collectives() const {
-  if (lacks_.empty() && !(version_ < kCollectives)) return collectives_;
+  if (missing_function_.empty() && !(version_ < kCollectives)) return collectives_;
   fail(ErrorKind::device, "--devices", "trees are fitted by several processes by XGBoost ", kCollectives.text(),
        " or newer, which has the tracker for their rendezvous: ", path_, " is ", version_.text(),
        "; install one by pip install xgboost-cpu into the active Python environment, or name its libxgboost.so by ",

@@ -86,7 +86,7 @@ class Xgboost {
 
   XgboostFunctions functions_;
   XgboostCollectives collectives_;
-  std::string lacks_;  // a function that is missing
+  std::string missing_function_;  // the first missing one of the collectives; empty if there is none
   std::string path_;
   XgboostVersion version_;
   bool cuda_ = false;
