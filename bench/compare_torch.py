@@ -23,6 +23,8 @@ import subprocess
 import sys
 import time
 
+# Specs of networks that Freight does not have built in, with random weights.
+SPECS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models")
 # workload: (freight model, batch, optimizer)
 WORKLOADS = {
     "mlp_b64": ("mlp", 64, "sgd"),
@@ -35,13 +37,33 @@ WORKLOADS = {
     "vgg16_b8": ("vgg16", 8, "sgd"),
     "lstm_b64_T200": ("lstm_text", 64, "adam"),
     "gpt_char_b16_T256": ("gpt_char", 16, "adam"),
+    "mobilenet_v2_b16": ("mobilenet_v2", 16, "sgd"),
+    "efficientnet_b0_b16": ("efficientnet_b0", 16, "sgd"),
+    "convnext_tiny_b8": ("convnext_tiny", 8, "adam"),
+    "vit_b_16_b8": ("vit_b_16", 8, "adam"),
+    "bert_base_b16_T128": (f"{SPECS}/bert_base.json", 16, "adam"),
+    "attention_b8_T512": (f"{SPECS}/attention_512.json", 8, "adam"),
+    "attention_b4_T1024": (f"{SPECS}/attention_1024.json", 4, "adam"),
 }
 # eager: in PyTorch's own layout (N, C, H, W); channels_last: eager in (N, H, W, C); compile: torch.compile, channels last.
 MODES = ("eager", "channels_last", "compile")
 # On a GPU, all channels last: reduce-overhead is torch.compile with CUDA graphs of its own; graph is a compiled forward and backward
 # with a fused, capturable optimizer, the whole step captured by hand as one CUDA graph.
 GPU_MODES = ("channels_last", "compile", "reduce-overhead", "graph")
-ZOO = ("alexnet", "googlenet", "resnet50", "vgg16")  # torchvision's, on 1000 classes of 224 x 224
+# torchvision's, on 1000 classes of 224 x 224
+ZOO = ("alexnet", "convnext_tiny", "efficientnet_b0", "googlenet", "mobilenet_v2", "resnet18", "resnet50", "vgg16", "vit_b_16")
+# Transformers of pre-norm blocks on tokens; with `classes` the first token is classified, else each predicts one.
+TRANSFORMERS = {
+    "gpt_char": {"tokens": 65, "width": 384, "layers": 6, "heads": 6, "length": 256, "causal": True},
+    "bert_base": {"tokens": 30522, "width": 768, "layers": 12, "heads": 12, "length": 128, "causal": False, "classes": 2},
+    "attention_512": {"tokens": 256, "width": 512, "layers": 2, "heads": 8, "length": 512, "causal": True},
+    "attention_1024": {"tokens": 256, "width": 512, "layers": 2, "heads": 8, "length": 1024, "causal": True},
+}
+
+
+def name_of(model):
+    """A built-in model, or the name of a spec's file."""
+    return os.path.splitext(os.path.basename(model))[0]
 
 
 def torch_net(model):
@@ -69,9 +91,20 @@ def torch_net(model):
         def forward(self, x):
             return self.fc(self.rnn(self.embedding(x))[0][:, -1])
 
-    class Block(nn.Module):
-        def __init__(self, width, heads):
+    class TextCnn(nn.Module):
+        def __init__(self):
             super().__init__()
+            self.embedding, self.fc = nn.Embedding(20000, 128), nn.Linear(300, 2)
+            self.convs = nn.ModuleList(nn.Conv1d(128, 100, k) for k in (3, 4, 5))
+
+        def forward(self, x):
+            y = self.embedding(x).transpose(1, 2)
+            return self.fc(torch.cat([F.relu(conv(y)).amax(2) for conv in self.convs], 1))
+
+    class Block(nn.Module):
+        def __init__(self, width, heads, causal):
+            super().__init__()
+            self.causal = causal
             self.heads, self.norm1, self.norm2 = heads, nn.LayerNorm(width), nn.LayerNorm(width)
             self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
             self.linear1, self.linear2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
@@ -79,19 +112,21 @@ def torch_net(model):
         def forward(self, x):
             n, t, c = x.shape
             q, k, v = self.qkv(self.norm1(x)).view(n, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
             x = x + self.out(y.transpose(1, 2).reshape(n, t, c))
             return x + self.linear2(F.gelu(self.linear1(self.norm2(x))))
 
-    class GptChar(nn.Module):
-        def __init__(self, tokens=65, width=384, layers=6, heads=6, length=256):
+    class Transformer(nn.Module):
+        def __init__(self, tokens, width, layers, heads, length, causal, classes=None):
             super().__init__()
+            self.classifies = classes is not None
             self.embedding, self.places = nn.Embedding(tokens, width), nn.Parameter(torch.zeros(length, width))
-            self.blocks = nn.Sequential(*[Block(width, heads) for _ in range(layers)])
-            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, tokens)
+            self.blocks = nn.Sequential(*[Block(width, heads, causal) for _ in range(layers)])
+            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes or tokens)
 
         def forward(self, x):
-            return self.head(self.norm(self.blocks(self.embedding(x) + self.places[:x.shape[1]])))
+            y = self.norm(self.blocks(self.embedding(x) + self.places[:x.shape[1]]))
+            return self.head(y[:, 0] if self.classifies else y)
 
     if model in ZOO:
         import torchvision
@@ -99,8 +134,10 @@ def torch_net(model):
         return getattr(torchvision.models, model)(**options), (3, 224, 224)
     if model == "lstm_text":
         return LstmText(), (200,)
-    if model == "gpt_char":
-        return GptChar(), (256,)
+    if model == "textcnn":
+        return TextCnn(), (64,)
+    if model in TRANSFORMERS:
+        return Transformer(**TRANSFORMERS[model]), (TRANSFORMERS[model]["length"],)
     if model == "mlp":
         return nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)), (1, 28, 28)
     if model == "mlp_wide":
@@ -123,12 +160,16 @@ def torch_step(model, batch, optimizer, mode, device="cpu", precision="fp32"):
     import torch
     import torch.nn.functional as F
     torch.manual_seed(0)
+    model = name_of(model)
     net, shape = torch_net(model)
     net.train()
     if model == "lstm_text":
         x, y = torch.randint(1, 20000, (batch, *shape)), torch.randint(0, 4, (batch,))
-    elif model == "gpt_char":
-        x = y = torch.randint(1, 65, (batch, *shape))
+    elif model in TRANSFORMERS:
+        settings = TRANSFORMERS[model]
+        x = y = torch.randint(1, settings["tokens"], (batch, *shape))
+        if "classes" in settings:
+            y = torch.randint(0, settings["classes"], (batch,))
     else:
         x, y = torch.randn(batch, *shape), torch.randint(0, 1000 if model in ZOO else 10, (batch,))
     if mode != "eager" and x.dim() == 4:

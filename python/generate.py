@@ -17,10 +17,10 @@ import sys
 import generate_nn
 
 # Functions of the library that the package has under another name, the standard's, and with the standard's semantics; those
-# that have the standard's name are recognized by it.
+# that have the standard's name are recognized by it. freight/_hints.py has what each is called.
 REPLACED = set("""
     shift_left shift_right is_finite is_inf is_nan clamp cast stddev cumsum cumprod transpose permute unsqueeze iota
-    matrix_trace slice narrow select split chunk norm unique random_uniform random_normal randn randint
+    matrix_trace slice norm random_uniform random_normal randn randint
 """.split())
 # Names of parameters in Python.
 PARAMETERS = {"axes": "axis", "keep": "keepdims"}
@@ -89,7 +89,7 @@ def elementwise(core):
 def own_functions(core, package):
     """The library's functions that the package has as they are, with their numbers."""
     taken = REPLACED | {n for n in vars(core.elementwise)}
-    taken |= {f.name for name in ("_dtypes", "_manipulation", "_array_api", "_linalg") for f in functions_of(package / f"{name}.py")}
+    taken |= {f.name for name in ("_dtypes", "_manipulation", "_array_api", "_beyond_standard", "_linalg") for f in functions_of(package / f"{name}.py")}
     found = {}
     for index, s in enumerate(core.signatures()):
         if s["name"] in taken:
@@ -277,7 +277,7 @@ def main():
     generate_nn.write(core, package, write_stub, stubs)
     write_stub(package / "random.pyi", "from . import Array\n\n" + (stubs / "random.pyi").read_text())
     for name, stub in extensions.items():
-        more = ["matmul", "matrix_transpose", "tensordot", "vecdot"] if name == "linalg" else []
+        more = ["expm", "kron", "lstsq", "matmul", "matrix_transpose", "tensordot", "vecdot"] if name == "linalg" else []
         results = ["_EighResult", "_EigResult", "_QRResult", "_SlogdetResult", "_SVDResult"] if name == "linalg" else []
         names = ", ".join([f"{n} as {n}" for n in ["Array", *more]] + results)
         extra = "\nclass LinAlgError(ValueError): ...\n" if name == "linalg" else ""

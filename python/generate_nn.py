@@ -60,7 +60,7 @@ WORDS |= {("BatchNorm1d", "momentum"): {None: -1}, ("BatchNorm2d", "momentum"): 
 WORDS |= {(f"Adaptive{kind}Pool{n}d", "output"): {None: 0} for kind in ("Avg", "Max") for n in (1, 2)}
 # Layers whose calls take and return more than arrays: their classes are in freight/_module.py.
 BASES = {"LSTM": "RecurrentLayer", "GRU": "RecurrentLayer", "MultiheadAttention": "AttentionLayer"}
-WRITTEN = ("Sequential",)  # by hand, in freight/_module.py
+WRITTEN = ("Sequential",)  # by hand, in freight/_containers.py
 TYPES = {"integer": "int", "number": "float", "flag": "bool", "extents": "int | Sequence[int]", "layer": "Module",
          "layers": "Sequence[Module] | dict[str, Module]"}
 

@@ -116,6 +116,9 @@ sanitize(address address,undefined "" "base;ir;passes;trace;run;io;data;models;c
 # loader, and programs that call nets from many threads.
 sanitize(thread thread "base;io;data;ir;passes;run;backend;trace;ops;nn;optim" "data;trace" "^(data:.*Loader|trace:.*Threads)")
 
+add_test(NAME "sanitize: python" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/python_sanitize_test.sh ${CMAKE_BINARY_DIR} address,undefined)
+set_tests_properties("sanitize: python" PROPERTIES PROCESSORS ${cores} TIMEOUT 3000 SKIP_RETURN_CODE 77)
+
 # What `./test` leaves to `./test --full`: nested builds, clang-tidy over everything, whole sweeps, other programs. The rest
 # of the checks runs in both.
 get_property(checks DIRECTORY PROPERTY TESTS)

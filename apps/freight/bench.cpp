@@ -27,28 +27,31 @@ int time_command(const Args& args, const std::string& name, const std::string& s
   if (o.parse(args) == Options::Outcome::done) return 0;
   const bench::Workload w = source.workload(pass);
   const bench::Timed t = bench::time_steps(w, seconds, bench::Batches::resident);
+  const bool infers = pass == bench::Pass::inference;
+  const double slow = infers ? bench::slow_step(w, seconds) : 0;
   const int64_t peak = plan::memory_use().peak;
   const double rate = static_cast<double>(source.batch_size) / t.median, flops = w.plan().total_cost().flops;
   if (json) {
-    const nlohmann::ordered_json j = {{"model", w.model().name},
-                                      {"batch_size", source.batch_size},
-                                      {"compute", to_string(w.plan().options().compute)},
-                                      {"ms_median", t.median * 1e3},
-                                      {"ms_min", t.least * 1e3},
-                                      {"samples_per_second", rate},
-                                      {"arena_bytes", w.plan().arena_bytes()},
-                                      {"peak_rss_bytes", peak},
-                                      {"plan_steps", w.plan().steps().size()},
-                                      {"flops", flops},
-                                      {"gflops_per_second", flops / t.median * 1e-9}};
+    nlohmann::ordered_json j = {{"model", w.model().name},
+                                {"batch_size", source.batch_size},
+                                {"compute", to_string(w.plan().options().compute)},
+                                {"ms_median", t.median * 1e3},
+                                {"ms_min", t.least * 1e3},
+                                {"samples_per_second", rate},
+                                {"arena_bytes", w.plan().arena_bytes()},
+                                {"peak_rss_bytes", peak},
+                                {"plan_steps", w.plan().steps().size()},
+                                {"flops", flops},
+                                {"gflops_per_second", flops / t.median * 1e-9}};
+    if (infers) j["ms_p99"] = slow * 1e3;
     std::printf("%s\n", j.dump().c_str());
   } else {
     std::printf(
-        "%s batch %lld: median %.4f ms, min %.4f ms, %.0f samples/s, %.1f GFLOP/s, %zu plan steps, arena %s, peak "
+        "%s batch %lld: median %.4f ms, min %.4f ms, %s%.0f samples/s, %.1f GFLOP/s, %zu plan steps, arena %s, peak "
         "resident %s\n",
-        w.model().name.c_str(), static_cast<long long>(source.batch_size), t.median * 1e3, t.least * 1e3, rate,
-        flops / t.median * 1e-9, w.plan().steps().size(),
-        human_bytes(static_cast<double>(w.plan().arena_bytes())).c_str(),
+        w.model().name.c_str(), static_cast<long long>(source.batch_size), t.median * 1e3, t.least * 1e3,
+        infers ? cat("p99 ", fixed(slow * 1e3, 4), " ms, ").c_str() : "", rate, flops / t.median * 1e-9,
+        w.plan().steps().size(), human_bytes(static_cast<double>(w.plan().arena_bytes())).c_str(),
         human_bytes(static_cast<double>(peak)).c_str());
   }
   return 0;

@@ -16,7 +16,7 @@
 #include "freight/base/usage.h"
 #include "freight/io/file.h"
 #include "lists.h"
-#include "table.h"
+#include "text_table.h"
 
 namespace freight::app {
 
@@ -63,7 +63,7 @@ void print(const bench::Listing& listing) {
   for (const auto& row : listing.rows) {
     if (row.size() > 1) rows.push_back(row);
   }
-  const std::vector<std::string> lines = split(table(listing.header, rows), '\n');
+  const std::vector<std::string> lines = split(text_table(listing.header, rows), '\n');
   std::printf("%s\n", lines[0].c_str());
   size_t next = 1;
   for (const auto& row : listing.rows) std::printf("%s\n", row.size() == 1 ? row[0].c_str() : lines[next++].c_str());

@@ -22,7 +22,7 @@
 #include "freight/train/progress.h"
 #include "freight/train/trained_on.h"
 #include "options.h"
-#include "table.h"
+#include "text_table.h"
 
 namespace freight::app {
 
@@ -79,7 +79,7 @@ int list_command(const Args& args) {
   if (common.as_json) {
     print_json(list);
   } else {
-    std::fputs(table({"name", "train", "test", "classes", "sample", "where", "what"}, rows).c_str(), stdout);
+    std::fputs(text_table({"name", "train", "test", "classes", "sample", "where", "what"}, rows).c_str(), stdout);
   }
   return 0;
 }
@@ -149,7 +149,7 @@ int print_table(const std::string& path, const TableFlags& flags, bool as_json) 
   for (const tables::ColumnDescription& c : described.columns) {
     rows.push_back({c.name, c.kind, with_commas(c.missing), with_commas(c.different), printable(c.values)});
   }
-  std::fputs(table({"column", "kind", "missing", "different", "values"}, rows).c_str(), stdout);
+  std::fputs(text_table({"column", "kind", "missing", "different", "values"}, rows).c_str(), stdout);
   if (!described.note.empty()) std::printf("note     %s\n", printable(described.note).c_str());
   for (const tables::ColumnDescription& c : described.columns) {
     if (!c.note.empty()) std::printf("note     column %s: %s\n", c.name.c_str(), printable(c.note).c_str());
@@ -392,7 +392,7 @@ int sample_command(const Args& args) {
     if (as_json) {
       print_json(list);
     } else {
-      std::fputs(table({"name", "files"}, rows).c_str(), stdout);
+      std::fputs(text_table({"name", "files"}, rows).c_str(), stdout);
     }
     return 0;
   }

@@ -12,7 +12,7 @@
 #include "freight/train/progress.h"
 #include "freight/train/trained_on.h"
 #include "options.h"
-#include "table.h"
+#include "text_table.h"
 
 namespace freight::app {
 
@@ -89,7 +89,7 @@ void print_check_text(const inspect::DataCheck& c, size_t most) {
     rows.push_back({all ? "all" : printable(c.classes[k])});
     for (const inspect::CheckedPart& p : c.parts) rows.back().push_back(with_commas(all ? p.count : p.per_class[k]));
   }
-  std::fputs(table(head, rows).c_str(), stdout);
+  std::fputs(text_table(head, rows).c_str(), stdout);
   if (!c.mean.empty())
     std::printf("mean     %s\nstd      %s\n", per_channel(c.mean).c_str(), per_channel(c.std).c_str());
   for (const std::string& note : c.notes) std::printf("note     %s\n", printable(note).c_str());

@@ -6,7 +6,7 @@
 #include "command.h"
 #include "freight/io/json_library.h"
 #include "options.h"
-#include "table.h"
+#include "text_table.h"
 
 namespace freight::app {
 
@@ -38,7 +38,7 @@ int env_command(const Args& args) {
   for (const env::Variable& v : env::variables()) {
     rows.push_back({v.name, env::is_set(v.name) ? value_shown(v) : "-", v.flag[0] ? v.flag : "-", v.meaning});
   }
-  std::fputs(table({"variable", "value", "flag", "meaning"}, rows).c_str(), stdout);
+  std::fputs(text_table({"variable", "value", "flag", "meaning"}, rows).c_str(), stdout);
   return 0;
 }
 

@@ -11,7 +11,7 @@
 #include "plan_options.h"
 #include "plan_text.h"
 #include "plan_world.h"
-#include "table.h"
+#include "text_table.h"
 
 namespace freight::app {
 namespace {
@@ -180,7 +180,8 @@ int explain_command(const Args& args) {
                 static_cast<long long>(in->setup.input.shape[0]));
   }
   std::fputs(
-      table({"layer", "GFLOP", "bytes", "FLOPs/byte", "outputs", "ms here", "ms there", "bound there"}, rows).c_str(),
+      text_table({"layer", "GFLOP", "bytes", "FLOPs/byte", "outputs", "ms here", "ms there", "bound there"}, rows)
+          .c_str(),
       stdout);
   if (layers.size() > shown) std::printf("%zu more: --top 0\n", layers.size() - shown);
   std::printf("\n%s", estimate_table({&here, &there}, {{Figure::device},

@@ -101,7 +101,8 @@ int export_command(const Args& args) {
                 {"input", s.input},
                 {"output", s.output},
                 {"nodes", s.nodes},
-                {"bytes", s.weight_bytes},
+                {"bytes", std::filesystem::file_size(output)},
+                {"weight_bytes", s.weight_bytes},
                 {"notes", s.notes}});
     return 0;
   }

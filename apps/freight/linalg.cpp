@@ -20,7 +20,7 @@
 #include "freight/trace/scope.h"
 #include "options.h"
 #include "output_path.h"
-#include "table.h"
+#include "text_table.h"
 
 namespace freight::app {
 namespace {
@@ -367,7 +367,7 @@ void print_text(const Answer& a, const LinalgFlags& f) {
     shown.push_back({name, to_string(Type{array.dtype(), array.shape()}), values_text(array, i, f)});
   }
   std::printf("%s on %s in %.4g s\n%s", f.operation.c_str(), current_device().c_str(), a.seconds,
-              table({"result", "type", "values"}, shown).c_str());
+              text_table({"result", "type", "values"}, shown).c_str());
   if (a.residual) {
     std::printf("residual %.3g times n eps norms (below 30: as accurate as the type allows)\n", *a.residual);
   }
@@ -390,7 +390,7 @@ int linalg_command(const Args& args) {
   for (const Operation& o : operations()) rows.push_back({cat("  ", o.name), o.operands == 2 ? "A B" : "A", o.doc});
   Options o("linalg", "Solves systems and factorizes matrices in npy files, on any device (docs/linalg.md).",
             "OPERATION A.npy [B.npy] [-o FILE] [options]",
-            table({"  operation", "files", "gives"}, rows) +
+            text_table({"  operation", "files", "gives"}, rows) +
                 "\n  freight linalg solve A.npy B.npy -o x.npy\n  freight linalg svd A.npy -o factors.npz --json\n");
   o.positional("operation", &f.operation, "one of the list below", true);
   o.positional("files", &f.files, "(..., M, N), and the right-hand side; f32 or f64, integers are converted to f64",

@@ -12,7 +12,7 @@
 #include "freight/train/learner.h"
 #include "model_source.h"
 #include "options.h"
-#include "table.h"
+#include "text_table.h"
 
 namespace freight::app {
 namespace {
@@ -38,7 +38,7 @@ int list_command(const Args& args) {
   if (json) {
     std::printf("%s\n", list.dump(2).c_str());
   } else {
-    std::fputs(table({"name", "input", "classes", "parameters", "what"}, rows).c_str(), stdout);
+    std::fputs(text_table({"name", "input", "classes", "parameters", "what"}, rows).c_str(), stdout);
     std::printf("\nmodels for tables (docs/tables.md)\n");
     for (const train::Learner* learner : train::learners()) {
       if (learner->name() != store::kNet) std::printf("%-10s %s\n", learner->name().c_str(), learner->doc().c_str());
@@ -64,7 +64,7 @@ std::string importance_text(const store::Bundle& bundle, const std::vector<store
     }
     rows.push_back(std::move(row));
   }
-  std::string text = table(heads, rows);
+  std::string text = text_table(heads, rows);
   if (order.size() > kMost) text += cat("... and ", order.size() - kMost, " weaker ones\n");
   return text;
 }
@@ -109,7 +109,7 @@ int show_rows(const store::Bundle& bundle, const std::string& path, bool spec, b
               : bundle.classes.empty()  ? "a value"
                                         : join(bundle.classes, ", ").c_str());
   for (const std::string& line : bundle.rows->lines()) std::printf("%s\n", line.c_str());
-  std::fputs(table({"column", "kind"}, rows).c_str(), stdout);
+  std::fputs(text_table({"column", "kind"}, rows).c_str(), stdout);
   if (!importance.empty()) std::printf("\n%s", importance_text(bundle, importance).c_str());
   return 0;
 }

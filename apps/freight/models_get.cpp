@@ -9,7 +9,7 @@
 #include "freight/job/signals.h"
 #include "freight/store/weights_source.h"
 #include "options.h"
-#include "table.h"
+#include "text_table.h"
 
 namespace freight::app {
 namespace {
@@ -37,7 +37,7 @@ void list_sources(bool as_json) {
     rows.push_back({source, usual ? w.weights : "", fixed(w.mib, 1), fixed(w.top1, 2)});
   }
   if (as_json) return print_document(list);
-  std::fputs(table({"source", "default weights", "MiB", "ImageNet top1 %"}, rows).c_str(), stdout);
+  std::fputs(text_table({"source", "default weights", "MiB", "ImageNet top1 %"}, rows).c_str(), stdout);
   std::printf("\nothers: hf:ORG/NAME (Hugging Face), or the address of a file\n");
 }
 

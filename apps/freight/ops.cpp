@@ -9,7 +9,7 @@
 #include "freight/ir/signature.h"
 #include "freight/ops/signature.h"
 #include "options.h"
-#include "table.h"
+#include "text_table.h"
 
 namespace freight::app {
 namespace {
@@ -120,8 +120,8 @@ int ops_command(const Args& args) {
     return 0;
   }
   const bool show_ops = graph || function_rows.empty();
-  const std::string text =
-      show_ops ? table({"op", "gives"}, op_rows) : table({"function", "gives", "element types"}, function_rows);
+  const std::string text = show_ops ? text_table({"op", "gives"}, op_rows)
+                                    : text_table({"function", "gives", "element types"}, function_rows);
   std::fputs(text.c_str(), stdout);
   return 0;
 }

@@ -93,9 +93,9 @@ T convert(const Option& o, const std::string& text) {
 
 // Stores a value; appends it to a list.
 void assign(Option& o, const std::string& text) {
-  for (const auto& [word, said] : o.words) {
-    *said = text == word;
-    if (*said) return;
+  for (const auto& [word, word_given] : o.words) {
+    *word_given = text == word;
+    if (*word_given) return;
   }
   if (o.more.seconds) {
     *o.more.seconds =
@@ -261,6 +261,17 @@ struct Options::Impl {
                           .got = flag,
                           .known = known_flags(),
                           .otherwise = cat("; see freight ", command, " --help")});
+  }
+
+  // Stores the values of the command line. An option that shares its variable with a given argument, as --data does
+  // with DATA, is given, too: neither --set nor a file replaces it.
+  void assign_given() {
+    for (Option& o : options) {
+      if (o.values.empty()) continue;
+      clear_list(o);
+      for (const std::string& v : o.values) assign(o, v);
+      for (Option& other : options) other.given = other.given || other.target == o.target;
+    }
   }
 
   // A positional argument and a flag may set the same value: only one of them may be given.
@@ -485,10 +496,10 @@ void Options::shorthand(const std::string& flag, const std::string& meaning) {
   impl_->shorthands.emplace_back(flag, meaning);
 }
 
-void Options::accept(const std::string& name, const std::string& word, bool* said, const std::string& help) {
+void Options::accept_word(const std::string& name, const std::string& word, bool* word_given, const std::string& help) {
   Option* o = impl_->find(name);
   FREIGHT_CHECK(o, "no option ", name);
-  o->words.emplace_back(word, said);
+  o->words.emplace_back(word, word_given);
   o->help += "; " + help;
 }
 
@@ -519,12 +530,7 @@ Options::Outcome Options::parse(const std::vector<std::string>& args) {
   add_common();
   m.collect(args);
   m.need_one_of_each();
-  for (Option& o : m.options) {
-    if (o.values.empty()) continue;
-    clear_list(o);
-    for (const std::string& v : o.values) assign(o, v);
-    o.given = true;
-  }
+  m.assign_given();
   if (m.help_wanted) {
     const std::string text = m.help_json ? help_json() : m.help_all ? help() : short_help();
     std::fputs(text.c_str(), stdout);
@@ -550,12 +556,7 @@ void Options::peek(const std::vector<std::string>& args) {
   add_common();
   try {
     m.collect(args);
-    for (Option& o : m.options) {
-      if (o.values.empty()) continue;
-      clear_list(o);
-      for (const std::string& v : o.values) assign(o, v);
-      o.given = true;
-    }
+    m.assign_given();
     m.apply_sets();
     m.apply_file();
   } catch (const Error&) {  // parse() reports it
@@ -565,7 +566,7 @@ void Options::peek(const std::vector<std::string>& args) {
 }
 
 bool Options::dry_run() const { return impl_->dry_run; }
-bool Options::only_tells() const { return impl_->dry_run || impl_->print_config || impl_->help_wanted; }
+bool Options::only_prints() const { return impl_->dry_run || impl_->print_config || impl_->help_wanted; }
 bool Options::quiet() const { return impl_->quiet; }
 
 bool Options::given(const std::string& name) const {
@@ -576,7 +577,7 @@ bool Options::given(const std::string& name) const {
   return false;
 }
 
-bool Options::typed(const std::string& name) const {
+bool Options::given_as_flag(const std::string& name) const {
   return std::any_of(impl_->options.begin(), impl_->options.end(),
                      [&](const Option& o) { return o.name == name && !o.values.empty(); });
 }

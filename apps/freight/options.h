@@ -1,5 +1,5 @@
 // The options of one command: a table that parses the command line, layers the configuration (default < --config FILE
-// < --set key=value < flags), prints the help and the resolved configuration. JSON stays in options.cpp.
+// < --set key=value < arguments and flags), prints the help and the resolved configuration. JSON stays in options.cpp.
 // Rules for every command: `--flag value` and `--flag=value`; dashes and underscores alike; booleans have `--no-X`; the
 // last of several wins; an unknown flag is a usage error that names the nearest one.
 #pragma once
@@ -49,9 +49,9 @@ class Options {
   void ends_at_arguments();
   // `flag` stands for `meaning`: shorthand("--bf16", "--precision=bf16").
   void shorthand(const std::string& flag, const std::string& meaning);
-  // The option also accepts `word` instead of a number, which sets `*said` and leaves the number. `help` is added to
-  // its help.
-  void accept(const std::string& name, const std::string& word, bool* said, const std::string& help);
+  // The option also accepts `word` instead of a number, which sets `*word_given` and leaves the number. `help` is added
+  // to its help.
+  void accept_word(const std::string& name, const std::string& word, bool* word_given, const std::string& help);
   // The arguments and flags that `--help` shows, one line each, for a command with many; `--help all` shows the others,
   // too. Without it both show everything.
   void essentials(const std::vector<std::string>& names);
@@ -67,12 +67,13 @@ class Options {
 
   bool dry_run() const;
   // True if the command only prints something: --dry-run, --print-config or --help.
-  bool only_tells() const;
+  bool only_prints() const;
   bool quiet() const;
-  // True if a configuration file, --set or a flag set the option (named as in `add`, "--batch-size").
+  // True if a configuration file, --set, a flag or an argument for the same variable set the option (named as in `add`,
+  // "--batch-size").
   bool given(const std::string& name) const;
   // True if a flag on the command line set it. A configuration file may be of another model and contain all options.
-  bool typed(const std::string& name) const;
+  bool given_as_flag(const std::string& name) const;
   // Every option with a key, as nested JSON: what --print-config prints and a run saves.
   std::string config_json() const;
   // The text of `--help all`: every option by subject.

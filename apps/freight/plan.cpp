@@ -17,7 +17,7 @@
 #include "plan_table.h"
 #include "plan_text.h"
 #include "plan_world.h"
-#include "table.h"
+#include "text_table.h"
 
 namespace freight::app {
 namespace {
@@ -232,7 +232,7 @@ void print_means(const std::vector<Means>& means, const StepPlan& d) {
     rows.push_back({"  " + m.flag, bytes(m.total), cat(less > 0 ? "+" : "", fixed(less, 0), " %"),
                     cat(more > 0 ? "+" : "", fixed(more, 0), " %")});
   }
-  std::printf("\n%s", table({"  with", "total", "memory", "FLOPs"}, rows).c_str());
+  std::printf("\n%s", text_table({"  with", "total", "memory", "FLOPs"}, rows).c_str());
 }
 
 // The same step with less frozen, or with frozen layers computed in every epoch.

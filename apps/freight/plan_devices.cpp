@@ -15,7 +15,7 @@
 #include "freight/trace/device.h"
 #include "freight/train/rank_shares.h"
 #include "ranks.h"
-#include "table.h"
+#include "text_table.h"
 
 namespace freight::app {
 
@@ -120,7 +120,7 @@ int plan_devices(const PlanInput& in, const DevicesRequest& r, const Args& args)
   }
   std::printf("model     %s, a batch of %lld; steps were measured, on each device alone and on all at once\n\n%s\n",
               c.model.c_str(), static_cast<long long>(c.batch_size),
-              table({"device", "a step alone", cat(found["of"].get<std::string>(), " together")}, rows).c_str());
+              text_table({"device", "a step alone", cat(found["of"].get<std::string>(), " together")}, rows).c_str());
   const double rate = static_cast<double>(c.batch_size) / together;
   std::printf("together  %s a step, %s %s/s: %s %% of the sum of the individual rates\n", ms(together).c_str(),
               with_commas(static_cast<int64_t>(rate)).c_str(), in.setup.unit,

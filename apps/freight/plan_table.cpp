@@ -13,6 +13,7 @@
 #include "freight/io/json_library.h"
 #include "freight/plan/trees.h"
 #include "freight/tables/table.h"
+#include "freight/tables/xgboost_library.h"
 #include "plan_text.h"
 
 namespace freight::app {
@@ -62,6 +63,7 @@ plan::TreeRate measured_rate(const train::Config& config, const tables::RowLearn
                              const tables::RowData& data, const tables::TreeFitWork& work) {
   plan::TreeRate rate{.seconds_of_cell = kUsualRate / thread_count(), .spread = {0.5, 2}, .from = {}};
   const double cells = static_cast<double>(data.train.count()) * static_cast<double>(data.shape.columns.size());
+  tables::need_named_xgboost(config.xgboost);
   Fitted small, large;
   try {
     train::Config c = config;

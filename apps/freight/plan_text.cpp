@@ -7,7 +7,7 @@
 #include "freight/base/strings.h"
 #include "freight/io/json_library.h"
 #include "plan_options.h"
-#include "table.h"
+#include "text_table.h"
 
 namespace freight::app {
 
@@ -68,7 +68,7 @@ std::string memory_table(const plan::StepPlan& d) {
     rows.push_back({cat("  ", human_bytes(static_cast<double>(h.bytes))), to_string(h.part),
                     h.path.empty() ? "-" : h.path, h.what, to_string(h.type)});
   }
-  return out + table({"  bytes", "kind", "layer", "op", "type"}, rows);
+  return out + text_table({"  bytes", "kind", "layer", "op", "type"}, rows);
 }
 
 std::string texts_line(const plan::TrainingSetup& s) {
@@ -178,7 +178,7 @@ std::string estimate_table(const std::vector<const Estimate*>& rows, const std::
       lines[i].push_back(c.figure == Figure::given ? c.cells[i] : cell_of(*rows[i], c.figure));
     }
   }
-  return table(header, lines);
+  return text_table(header, lines);
 }
 
 std::vector<const Estimate*> shown_of(const std::vector<Estimate>& all, int64_t top) {

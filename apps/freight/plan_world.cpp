@@ -17,7 +17,7 @@
 #include "lists.h"
 #include "plan_text.h"
 #include "ranks.h"
-#include "table.h"
+#include "text_table.h"
 
 namespace freight::app {
 
@@ -175,7 +175,7 @@ std::vector<const Estimate*> print_rates(const std::vector<Share>& world, int64_
     for (const Share& s : world) row.push_back(rate_text(world, first, s));
     rows.push_back(std::move(row));
   }
-  std::fputs(table(heads, rows).c_str(), stdout);
+  std::fputs(text_table(heads, rows).c_str(), stdout);
   if (left_out > 0) std::printf("%zu more: --top 0\n", left_out);
   return shown;
 }
@@ -218,7 +218,7 @@ void print_memory(const std::vector<Share>& world) {
   std::printf(
       "\nmemory of each rank; with the optimizer state sharded over the ranks (train --shard-optimizer: ZeRO stage "
       "1)\n%s",
-      table({"devices", "batch of each", "total", "of it optimizer", "total, sharded"}, rows).c_str());
+      text_table({"devices", "batch of each", "total", "of it optimizer", "total, sharded"}, rows).c_str());
 }
 
 }  // namespace

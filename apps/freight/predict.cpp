@@ -316,7 +316,7 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
                           : bundle.preprocessing.pictures() ? "images"
                                                             : "samples"};
   if (output.form == Form::csv) {
-    CsvAsked asked{.lines_of_classes = f.lines_of_classes};
+    CsvOptions asked{.lines_of_classes = f.lines_of_classes};
     for (const std::string& name : split(f.columns, ',')) {
       if (!name.empty()) asked.names.push_back(name);
     }

@@ -75,12 +75,12 @@ std::vector<CsvColumn> usual_columns(const store::Bundle& bundle, bool lines_of_
 
 }  // namespace
 
-std::vector<CsvColumn> csv_columns(const store::Bundle& bundle, const CsvAsked& asked) {
-  const std::vector<CsvColumn> usual = usual_columns(bundle, asked.lines_of_classes);
-  if (asked.names.empty()) return usual;
+std::vector<CsvColumn> csv_columns(const store::Bundle& bundle, const CsvOptions& options) {
+  const std::vector<CsvColumn> usual = usual_columns(bundle, options.lines_of_classes);
+  if (options.names.empty()) return usual;
   std::vector<CsvColumn> columns;
   int64_t inputs = 0;
-  for (const std::string& name : asked.names) {
+  for (const std::string& name : options.names) {
     const auto is_it = [&](const CsvColumn& c) { return c.name == name; };
     if (std::any_of(columns.begin(), columns.end(), is_it)) refuse_twice("--columns", "columns", name);
     const auto at = std::find_if(usual.begin(), usual.end(), is_it);

@@ -23,14 +23,14 @@ struct CsvColumn {
   int64_t index = 0;  // of a class, or among input_columns()
 };
 
-struct CsvAsked {
+struct CsvOptions {
   std::vector<std::string> names = {};  // of --columns; empty: the default ones
   bool lines_of_classes = false;        // top-k lines for each row, each with a class and its probability
 };
 // The columns of a table, or of a network with named values or several labels per sample; none for other networks.
 // Names other than the target, a class, "path" and "probability" are columns of the table. Throws Error(usage) that
 // names --columns for a name that appears twice.
-std::vector<CsvColumn> csv_columns(const store::Bundle& bundle, const CsvAsked& asked);
+std::vector<CsvColumn> csv_columns(const store::Bundle& bundle, const CsvOptions& options);
 // The columns of the table among them, in the order of CsvColumn::index.
 std::vector<std::string> input_columns(const std::vector<CsvColumn>& columns);
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "bounded_queue.h"
 #include "freight/base/clock.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
@@ -17,7 +18,6 @@
 #include "freight/data/columns.h"
 #include "freight/store/row_model.h"
 #include "freight/store/table_rows.h"
-#include "handover.h"
 
 namespace freight::app {
 
@@ -201,8 +201,8 @@ void predict_rows(const deploy::Predictor& predictor, RowStream& stream, Predict
   // With --explain blocks are predicted one after the other, since contributions use all threads. Otherwise each thread
   // predicts a block by itself, so that none waits for others at the end of each.
   const size_t threads = explain ? 1 : static_cast<size_t>(thread_count());
-  Handover<std::future<AnsweredBlock>> in_order(threads + kBlocksAhead);
-  Handover<Task> open(threads + kBlocksAhead + 1);
+  BoundedQueue<std::future<AnsweredBlock>> in_order(threads + kBlocksAhead);
+  BoundedQueue<Task> open(threads + kBlocksAhead + 1);
   const auto read = [&] {
     try {
       for (RowBlock block; stream.next(block);) {

@@ -18,7 +18,7 @@
 #include "freight/run/profile.h"
 #include "model_source.h"
 #include "ranks.h"
-#include "table.h"
+#include "text_table.h"
 
 namespace freight::app {
 
@@ -145,7 +145,7 @@ void print_steps(const MeasuredPlan& m, int64_t top) {
                     s.flops > 0 ? fixed(s.gflops_per_s, 1) : "", fixed(s.gbytes_per_s, 1), fixed(100 * m.of_rate(i), 0),
                     fixed(100 * s.share, 1), s.description});
   }
-  std::fputs(table({"kernel", "ms", "planned", "GFLOP/s", "GB/s", "% of rate", "% of time", "step"}, rows).c_str(),
+  std::fputs(text_table({"kernel", "ms", "planned", "GFLOP/s", "GB/s", "% of rate", "% of time", "step"}, rows).c_str(),
              stdout);
 }
 
@@ -224,7 +224,7 @@ void print_sums(const bench::RankProfile& p) {
     return;
   }
   std::printf("\n");
-  std::fputs(table({"sum", "ms", "hidden", "waited", "GB/s", "begins", "gradients"}, rows).c_str(), stdout);
+  std::fputs(text_table({"sum", "ms", "hidden", "waited", "GB/s", "begins", "gradients"}, rows).c_str(), stdout);
   std::printf(
       "\nthe fastest of %lld steps on %lld devices, as measured by rank 0: %s ms, computed after %s ms; the all-reduce "
       "takes %s ms, "

@@ -156,7 +156,7 @@ void need_alike(const RankFlags& flags, const char* why) {
 
 void refuse_two_lists(const RankFlags& flags, const Options& options) {
   if (flags.devices.empty() || parse_device_list("--devices", flags.devices).count) return;
-  refuse_device_beside_names({}, options.typed("--device"), flags);
+  refuse_device_beside_names({}, options.given_as_flag("--device"), flags);
 }
 
 int64_t sharers_of(const RankFlags& flags, const std::string& device, const comm::Launch& launch) {

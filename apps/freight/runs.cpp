@@ -13,7 +13,7 @@
 #include "freight/train/config_fields.h"
 #include "freight/train/progress.h"
 #include "options.h"
-#include "table.h"
+#include "text_table.h"
 #include "train_result.h"
 
 namespace freight::app {
@@ -106,7 +106,7 @@ int runs_command(const Args& args) {
     const std::string best = r.metric.empty() ? "-" : cat(r.metric, " ", figure(r.value));
     rows.push_back({printable(r.path), r.status, best, clock_text(r.seconds), printable(settings)});
   }
-  std::fputs(table({"run", "status", "best", "h:mm:ss", "settings that differ"}, rows).c_str(), stdout);
+  std::fputs(text_table({"run", "status", "best", "h:mm:ss", "settings that differ"}, rows).c_str(), stdout);
   return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "command.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
+#include "freight/comm/launch_environment.h"
 #include "freight/io/file.h"
 #include "freight/job/signals.h"
 #include "freight/serve/server.h"
@@ -30,7 +31,7 @@ serve::ModelFile parse_model(const std::string& text) {
 std::string read_token(const std::string& text) {
   if (!starts_with(text, "@")) return text;
   std::string token = io::read_text(text.substr(1));
-  while (!token.empty() && std::string_view("\n\r \t").find(token.back()) != std::string_view::npos) token.pop_back();
+  token.erase(token.find_last_not_of("\n\r \t") + 1);
   if (token.empty()) fail(ErrorKind::usage, "--token", "there is no token in ", text.substr(1));
   return token;
 }
@@ -44,8 +45,6 @@ void check_token(const std::string& token) {
   fail(ErrorKind::usage, "--token",
        "begins or ends with a space, or contains control characters: no client can send that");
 }
-
-bool loopback(const std::string& host) { return starts_with(host, "127.") || host == "localhost" || host == "::1"; }
 
 // Ends the process in time even if a request computes and cannot be interrupted.
 void end_after(double seconds) {
@@ -127,7 +126,7 @@ int serve_command(const Args& args) {
   };
   serve::Server server(models, s);
   if (signals::stop_requested()) return signals::exit_code();
-  if (!loopback(s.host) && s.token.empty()) {
+  if (!comm::is_loopback(s.host) && s.token.empty()) {
     std::fprintf(stderr, "warning: %s can be reached from other machines, and no --token is required\n",
                  s.host.c_str());
   }

@@ -7,7 +7,6 @@
 
 #include "command.h"
 #include "config_options.h"
-#include "contract_cost.h"
 #include "device_list.h"
 #include "dry_run.h"
 #include "freight/backend/backend.h"
@@ -31,6 +30,7 @@
 #include "rank_log.h"
 #include "ranks.h"
 #include "resume_flags.h"
+#include "shards_cost.h"
 #include "train_terminal.h"
 
 namespace freight::app {
@@ -63,8 +63,9 @@ void declare(Options& o, train::Config& c, TrainFlags& f) {
         "restart the job on MIN to MAX of --devices when a process fails; from the last checkpoint; implies "
         "--resume auto --shards 8, and needs --output-dir",
         {.value = "MIN:MAX"});
-  o.accept("--batch-size", "auto", &f.choose_batch,
-           "auto: the largest efficient one that leaves 32 steps to an epoch, but at least 16; tried with a real step");
+  o.accept_word(
+      "--batch-size", "auto", &f.choose_batch,
+      "auto: the largest efficient one that leaves 32 steps to an epoch, but at least 16; tried with a real step");
   o.add("--json", &f.json, "print the result as one JSON line; with --dry-run the configuration");
   o.add("--progress", &f.progress, "show the progress line on stderr");
   o.group("Memory (docs/plan.md)");
@@ -208,7 +209,7 @@ std::optional<plan::FittedRun> fit_run(Request& r, job::Ranks* ranks, Terminal& 
         {.on_bad_sample = [&](const data::BadSample& bad) { terminal.on_bad_sample(bad.path, bad.reason); },
          .found = std::move(r.found),
          .source = r.source,
-         .flag_is_given = [&](const std::string& flag) { return r.options->typed(flag); },
+         .flag_is_given = [&](const std::string& flag) { return r.options->given_as_flag(flag); },
          .ranks = ranks},
         [&](const std::string& text) { terminal.say(cat("note    ", text)); });
   } catch (const Error& e) {
@@ -371,7 +372,7 @@ void check_devices(Request& r, int64_t count) {
   if (!train::is_network(r.config, r.source)) {
     refuse_nccl(r.flags.ranks);
     for (const char* const flag : {"--device-weights", "--shard-optimizer", "--overlap"}) {
-      if (!r.options->typed(flag)) continue;
+      if (!r.options->given_as_flag(flag)) continue;
       refuse_flag_of(flag, "networks", cat("this run trains ", r.config.model));
     }
   }
@@ -396,8 +397,8 @@ int train_on_devices(Request r, const Args& args, int64_t count) {
   return start_ranks(std::move(r), args, dir, {.processes = count, .threads = 0});
 }
 
-void say_contract_cost(const train::Config& config, const std::string& run) {
-  const std::string cost = contract_cost(config, sharded_time(run));
+void print_shards_cost(const train::Config& config, const std::string& run) {
+  const std::string cost = shards_cost(config, sharded_time(run));
   if (cost.empty()) return;
   std::fprintf(stderr, "shards  %s\n", cost.c_str());
   train::RunDir::add_to_log(run, cat("shards  ", cost));
@@ -406,7 +407,7 @@ void say_contract_cost(const train::Config& config, const std::string& run) {
 int train_alone(Request& r, const Args& args, const ShardWork& work) {
   const int code = train_as_first_rank(r, args, nullptr, work);
   const bool compare = code == 0 && !r.flags.dry_run && r.config.shards > 0 && !r.options->quiet();
-  if (compare) say_contract_cost(r.config, r.config.output_dir);
+  if (compare) print_shards_cost(r.config, r.config.output_dir);
   return code;
 }
 
@@ -419,7 +420,7 @@ int train_by_processes(Request r, Args args, const ShardWork& work) {
   const train::Config config = r.config;
   const std::string dir = directory_of(r);
   const int code = start_ranks(std::move(r), args, dir, work);
-  if (code == 0 && !quiet) say_contract_cost(config, dir);
+  if (code == 0 && !quiet) print_shards_cost(config, dir);
   return code;
 }
 
@@ -451,7 +452,7 @@ int train_command(const Args& given) {
     options->peek(args);
     device_count(flags.ranks, launch);
     need_elastic(flags.ranks, launch, launch.world);
-    if (!options->only_tells()) {
+    if (!options->only_prints()) {
       begin_rank_log(launch);
       return train_together(args, flags.ranks, launch);
     }

@@ -116,7 +116,8 @@ void Terminal::on_epoch(const train::EpochReport& e) {
   const train::StepReport& r = e.train;
   last_epoch_ = r.epoch;
   if (e.best) starred_epoch_ = r.epoch;
-  std::string text = cat(pass_, " ", r.epoch, "/", r.epochs, "  ", loss_name(), " ", figure(shown_loss(r.mean_loss)));
+  std::string text =
+      cat(pass_, " ", epoch_text(r.epoch, r.epochs), "  ", loss_name(), " ", figure(shown_loss(r.mean_loss)));
   if (r.top1) text += cat("  top1 ", fixed(*r.top1, 2));
   if (e.test) text += cat("  ", held_out_, " ", loss_name(), " ", figure(shown_loss(e.test->loss)));
   if (e.test && tokens()) text += cat("  ", held_out_, " perplexity ", figure(std::exp(e.test->loss)));

@@ -94,7 +94,7 @@ Asked read_asked(const Args& args) {
   train::Config& c = a.config;
   if (run && c.data == probe.data) c.data = data;
   for (const char* flag : {"--output-dir", "--resume", "--overwrite"}) {
-    excludes({flag, o->typed(flag)}, {"--world", true}, "its runs are new and are removed");
+    excludes({flag, o->given_as_flag(flag)}, {"--world", true}, "its runs are new and are removed");
   }
   if (!o->given("--max-steps")) c.max_steps = kContractSteps;
   need_at_least("--max-steps", "steps that each trains", static_cast<double>(c.max_steps), 1);

@@ -67,7 +67,7 @@ if __name__ == "__main__":
     net = Classifier(len(vocabulary) + 2)
     print(net.summary())
     history = net.fit(x, labels, validation_data=(x_dev, dev_labels), epochs=options.epochs, batch_size=64, optimizer="adamw", lr=2e-3,
-                      weight_decay=0.01, clip_grad_norm=1.0, lr_scheduler="cosine", metric="accuracy", callbacks=[callbacks.EarlyStopping(2)])
+                      weight_decay=0.01, clip_grad_norm=1.0, lr_scheduler="cosine", metric="accuracy", callbacks=[callbacks.EarlyStopping(patience=2)])
     print("dev accuracy by epoch:", [round(a, 3) for a in history.history["val_accuracy"]])
 
     # Only the weights of a class with its own forward are saved: the class is made again to load them.

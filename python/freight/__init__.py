@@ -8,6 +8,7 @@ from . import _methods  # noqa: F401  (methods of Array)
 from . import fft, linalg, random, xp  # noqa: F401
 from ._array_api import *  # noqa: F401,F403
 from ._array_api import e, inf, nan, newaxis, pi  # noqa: F401
+from ._beyond_standard import chunk, einsum, narrow, select, split, unique  # noqa: F401
 from ._command_functions import (  # noqa: F401  (eval hides Python's for `from freight import *` alone)
     advise, eval, explain, export, generate, launch, predict, profile, report, runs, serve, train, verify)
 from ._commands import CommandError, Server  # noqa: F401
@@ -17,8 +18,7 @@ from ._print import get_printoptions, set_printoptions  # noqa: F401
 from ._settings import set_threads, show_config  # noqa: F401
 from ._transforms import Jit, Plan, autocast, custom_gradient, grad, jit, plan, value_and_grad  # noqa: F401
 from ._version import __version__  # noqa: F401
-from ._unique import unique  # noqa: F401
-from .linalg import LinAlgError, cross, det, diagonal, inv, outer, qr, solve, svd, trace  # noqa: F401
+from .linalg import LinAlgError, cond, cross, det, diagonal, inv, outer, qr, solve, svd, trace  # noqa: F401
 
 _LAZY = {"nn": "nn", "optim": "optim", "callbacks": "callbacks", "distributed": "distributed", "models": "models", "load": "_fit", "History": "_fit",
          "from_torch": "_from_torch", "FreightClassifier": "_estimators",

@@ -1,14 +1,17 @@
 """Training on arrays by the library's trainer: what fit, evaluate, predict, save and load of modules do."""
 import contextlib
 import json
+import math
 import os
 import tempfile
+import warnings
 import weakref
 
 from . import _array_api as xp
-from . import _core, _devices, _display, distributed
+from . import _core, _devices, _display, _several, distributed
+from ._callbacks import Callback, checked, hears_steps
+from ._containers import wrapped
 from ._functions import isfinite
-from ._module import Module, wrapped
 from ._transforms import autocast, jit
 
 _VALUE_LOSSES = ("mse", "huber", "mae")
@@ -16,14 +19,28 @@ _COMPUTE = {"fp32": _core.float32, "tf32": _core.float32, "bf16": _core.bfloat16
 
 
 class History:
-    """What a run reported: `history` has a list per figure with one number per epoch, `ended` says why the run was over
-    ("complete", "early", "stopped", "nothing_left")."""
+    """What a run reported: `history` has a list per figure with one number per epoch, those before a resumption included, `epoch`
+    their numbers from 1; `ended` says why the run was over ("complete", "early", "stopped", "nothing_left")."""
 
     def __init__(self):
         self.epoch, self.history = [], {}
         self.ended, self.steps, self.best_epoch = "", 0, 0
         self.seconds = self.samples_per_second = 0.0
         self.output_dir = self.model_path = ""
+
+    def _recall(self, directory, metric, before=math.inf):
+        """Takes the epochs that a resumed run has behind it from its metrics."""
+        epochs = {}
+        with contextlib.suppress(FileNotFoundError), open(os.path.join(directory, "metrics.jsonl")) as lines:
+            for row in map(json.loads, lines):
+                if row["split"] not in ("train", "val") or row["epoch"] != int(row["epoch"]) or row["epoch"] >= before:
+                    continue
+                figures, prefix = epochs.setdefault(int(row["epoch"]), {}), "val_" if row["split"] == "val" else ""
+                for name, column in (("loss", "loss"), ("accuracy", "top1"), ("metric", metric), ("lr", "lr")):
+                    if row.get(column) is not None:  # percent, to the digits that are reported
+                        figures[prefix + name] = round(row[column] * 1e10) / 1e12 if column == "top1" else row[column]
+        for epoch, figures in epochs.items():
+            self._add(epoch, figures)
 
     def _add(self, epoch, figures):
         self.epoch.append(epoch)
@@ -41,14 +58,14 @@ class History:
 class _Sink:
     """Gets the reports of a run, and hands them on to the callbacks."""
 
-    def __init__(self, model, callbacks, verbose):
-        self.model, self.callbacks = model, callbacks
+    def __init__(self, model, callbacks, verbose, resumed=None):
+        self.model, self.callbacks, self.resumed = model, callbacks, resumed  # (run directory, name of the metric)
         self.history, self.progress = History(), _display.progress(verbose)
-        self.wants_steps = self.progress.wants_steps or any(c.wants_steps for c in callbacks)
+        self.wants_steps = self.progress.wants_steps or any(hears_steps(c) for c in callbacks)
 
     def _tell(self, method, *arguments):
         answer = None
-        for c in self.callbacks if not method.endswith("batch_end") else [c for c in self.callbacks if c.wants_steps]:
+        for c in self.callbacks:
             found = getattr(c, method)(*arguments)
             if found is True or (answer is None and isinstance(found, (int, float))):
                 answer = found if found is True else float(found)
@@ -56,7 +73,7 @@ class _Sink:
 
     def start(self, summary):
         for c in self.callbacks:
-            c.model = self.model
+            c.model = _several.original(self.model)
         self.progress.begin()
         self._tell("on_train_begin", summary)
 
@@ -69,6 +86,8 @@ class _Sink:
         figures = {k: logs[k] for k in ("loss", "accuracy", "metric") if k in logs}
         figures.update({f"val_{k}": v for k, v in test.items()})
         figures["lr"] = logs["lr"]
+        if self.resumed and not self.history.epoch:
+            self.history._recall(*self.resumed, logs["epoch"])
         self.history._add(logs["epoch"], figures)
         self.progress.epoch(logs, figures, self.history)
         return self._tell("on_epoch_end", logs["epoch"], {**logs, **figures})
@@ -76,6 +95,8 @@ class _Sink:
 
 def _inputs(x, what):
     """(array on the host, whether its type needs feeds)."""
+    if isinstance(x, dict):
+        raise TypeError(f"{what}: expected one array, got a dict: several inputs are arrays of all samples, not batches of an iterable")
     x = xp.asarray(x)
     if x.ndim < 2:
         raise ValueError(f"{what}: expected samples of at least one axis, (N, ...), got shape {x.shape}; of one sample: x[None]")
@@ -247,7 +268,7 @@ def _kind_of(y):
 
 
 def _name_of(model):
-    return type(model).__name__
+    return type(_several.original(model)).__name__
 
 
 def _request(model, x, y, *, loss, metric=None, classes=None):
@@ -353,6 +374,7 @@ def _split(x, y, sample_weight, share):
     return (x[:-count], y[:-count], sample_weight), (x[-count:], y[-count:])
 
 
+@_several.accepted
 def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sample_weight=None, class_weight=None, loss="auto",
         metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0, resume=None, output_dir="",
         verbose=1, devices=None, steps_per_epoch=None, input_shape=None, validation_split=0.0, shuffle=True, **settings):
@@ -405,11 +427,9 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     else:
         vx, vy = x[:0], y[:0]
     request |= {"vx": vx, "vy": vy}
-    callbacks = [callbacks] if isinstance(callbacks, Callback) else list(callbacks)
+    callbacks = [checked(c) for c in ([callbacks] if isinstance(callbacks, Callback) else callbacks)]
     settings = dict(settings)
     for c in callbacks:
-        if not isinstance(c, Callback):
-            raise TypeError(f"fit: callbacks: expected freight.callbacks.Callback, got {type(c).__name__}")
         for key, value in c.settings().items():
             value = os.fspath(value) if isinstance(value, os.PathLike) else value
             if key == "output_dir":
@@ -448,7 +468,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     request["settings"] = {"epochs": epochs, "batch_size": batch_size or 64, "device": device, "precision": precision,
                            "grad_accum": grad_accum, "seed": seed, "output_dir": os.fspath(output_dir), **settings}
     rank = distributed.get_rank()  # the other ranks train alike, and say nothing
-    sink = _Sink(model, [] if rank else callbacks, 0 if rank else verbose)
+    resumed = (os.fspath(output_dir), request.get("metric_name", settings.get("metric", metric))) if resume else None
+    sink = _Sink(model, [] if rank else callbacks, 0 if rank else verbose, resumed)
     model.__dict__["_task"] = {k: request[k] for k in ("input", "dtype", "loss", "classes", "mean", "std")}
     if callable(loss):
         model.__dict__["_task"]["loss_function"] = loss
@@ -470,6 +491,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     if not output_dir:
         result["output_dir"] = result["model_path"] = ""
     history = sink.history
+    if resumed and not history.epoch:
+        history._recall(*resumed)
     history.ended, history.steps, history.best_epoch = result["ended"], result["steps"], result["best_epoch"]
     history.seconds, history.samples_per_second = result["train_seconds"], result["samples_per_second"]
     history.output_dir, history.model_path = result["output_dir"], result["model_path"]
@@ -477,6 +500,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     return history
 
 
+@_several.accepted
 def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device="auto", precision="fp32"):
     """See Module.evaluate."""
     if y is None:
@@ -491,6 +515,7 @@ def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device
     return _core.evaluate(model._node(), request, batch_size, device, precision)
 
 
+@_several.accepted
 def predict(model, x, *, batch_size=256, device="auto", precision="fp32"):
     """See Module.predict."""
     x, _ = _inputs(x, "predict: x")
@@ -553,7 +578,14 @@ def save(model, path, *, input_shape=None, loss=None):
         task["input"], task["dtype"] = model.__dict__["_seen"]
     if loss is not None:
         task["loss"] = loss
-    return _core.save_model(model._node(), os.fspath(path), {"name": _name_of(model), **task, "loss_function": None})
+    whole = _core.save_model(model._node(), os.fspath(path), {"name": _name_of(model), **task, "loss_function": None})
+    if not whole:
+        from ._from_torch import TimeFirst, Traced
+
+        if any(isinstance(m, (TimeFirst, Traced)) for m in model.modules()):
+            warnings.warn(f"{os.fspath(path)}: weights alone are saved, as from_torch gave {_name_of(model)} a forward that is no layer of "
+                          "the library: from_torch(module).load_weights(path) reads them", stacklevel=3)
+    return whole
 
 
 def load(path):
@@ -565,7 +597,7 @@ def load(path):
         if "not a Freight model" not in str(error):
             raise
         raise RuntimeError(f"{os.fspath(path)}: has weights alone, or is no model of Freight: make the module, and call "
-                           f"module.load_weights(path)") from error
+                           "module.load_weights(path); a network that from_torch has traced is made by from_torch") from error
 
 
 def described(node, task):
@@ -573,97 +605,3 @@ def described(node, task):
     model = wrapped(node)
     model.__dict__["_task"] = {**{k: v for k, v in task.items() if k != "name"}, "dtype": task["dtype"].name}
     return model
-
-
-class Callback:
-    """Hears of a run. on_epoch_end and on_train_batch_end may return True, which stops the run with the next step, or a learning
-    rate for the steps that follow."""
-
-    wants_steps = False  # whether on_train_batch_end is called
-    model = None
-
-    def settings(self):
-        """Settings of fit that the callback stands for."""
-        return {}
-
-    def on_train_begin(self, logs):
-        pass
-
-    def on_train_batch_end(self, batch, logs):
-        pass
-
-    def on_epoch_end(self, epoch, logs):
-        pass
-
-    def on_train_end(self, history):
-        pass
-
-
-class EarlyStopping(Callback):
-    """Ends the run after `patience` evaluations without improvement of `monitor`: the validation loss, or a metric of
-    `freight train --metric` such as "val_accuracy". The weights are then those of the best evaluation."""
-
-    def __init__(self, patience=3, min_delta=0.0, monitor="val_loss", restore_best_weights=True):
-        if not restore_best_weights:
-            raise ValueError("EarlyStopping: restore_best_weights: the best weights are always restored: expected True, got False")
-        if not monitor.startswith("val_"):
-            raise ValueError(f"EarlyStopping: monitor: expected \"val_loss\", \"val_accuracy\" or another metric of the validation data, got {monitor!r}")
-        self.patience, self.min_delta, self.monitor = patience, min_delta, monitor
-
-    def settings(self):
-        metric = {} if self.monitor == "val_loss" else {"metric": self.monitor.removeprefix("val_")}
-        return {"early_stop": self.patience, "min_improvement": float(self.min_delta), **metric}
-
-
-class Checkpoint(Callback):
-    """Keeps checkpoints in a run directory, each epoch or every so many steps: fit(resume=True) goes on from the newest."""
-
-    def __init__(self, directory, every=0, keep=3):
-        self.directory, self.every, self.keep = directory, every, keep
-
-    def settings(self):
-        return {"output_dir": self.directory, "save_every": self.every, "keep": self.keep}
-
-
-class TensorBoard(Callback):
-    """Writes the run directory, in which there is a file of TensorBoard's events."""
-
-    def __init__(self, directory):
-        self.directory = directory
-
-    def settings(self):
-        return {"output_dir": self.directory}
-
-
-class LearningRate(Callback):
-    """The learning rate of each step, by a function of its number from 0, such as a schedule of freight.optim."""
-
-    wants_steps = True
-
-    def __init__(self, schedule):
-        self.schedule = schedule
-
-    def settings(self):
-        return {"lr": float(self.schedule(0)), "lr_scheduler": "constant"}
-
-    def on_train_batch_end(self, batch, logs):
-        return float(self.schedule(logs["total_step"]))
-
-
-class Progress(Callback):
-    """The bar of a terminal (standard error), also where verbose=0 or no terminal is there."""
-
-    wants_steps = True
-
-    def on_train_begin(self, logs):
-        self._bar = _display.Bar()
-        self._bar.begin()
-
-    def on_train_batch_end(self, batch, logs):
-        self._bar.step(logs)
-
-    def on_epoch_end(self, epoch, logs):
-        self._bar.end()
-
-    def on_train_end(self, history):
-        self._bar.end()

@@ -7,10 +7,25 @@ PACKAGE = {
     "randperm": "freight.random.permutation", "manual_seed": "freight.random.seed", "cat": "freight.concat", "concatenate": "freight.concat",
     "vstack": "freight.concat", "hstack": "freight.concat", "clamp": "freight.clip", "absolute": "freight.abs", "power": "freight.pow",
     "median": "the middle of freight.sort", "average": "freight.mean", "cumsum": "freight.cumulative_sum", "cumprod": "freight.cumulative_prod", "unsqueeze": "freight.expand_dims", "transpose": "freight.permute_dims",
-    "permute": "freight.permute_dims", "bmm": "freight.matmul", "mm": "freight.matmul", "dot": "freight.vecdot", "norm": "freight.linalg.vector_norm",
+    "permute": "freight.permute_dims", "bmm": "freight.matmul", "mm": "freight.matmul", "mv": "freight.matmul", "dot": "freight.vecdot", "inner": "freight.vecdot",
+    "norm": "freight.linalg.norm", "stddev": "freight.std", "cast": "freight.astype", "iota": "freight.arange, and freight.broadcast_to",
+    "slice": "x[start:stop]", "index_select": "freight.take", "take_along_dim": "freight.take_along_axis", "masked_select": "x[mask]",
+    "array_split": "freight.split, with the sizes of the parts", "hsplit": "freight.split", "vsplit": "freight.split", "column_stack": "freight.stack(arrays, axis=1)",
+    "dstack": "freight.concat", "ravel": "x.reshape(-1)", "swapaxes": "x.swapaxes(a, b)", "swapdims": "x.swapaxes(a, b)", "movedim": "freight.moveaxis",
+    "identity": "freight.eye", "diag": "freight.eye(n) * v, and freight.diagonal(x)", "invert": "freight.bitwise_invert",
+    "shift_left": "freight.bitwise_left_shift", "shift_right": "freight.bitwise_right_shift", "is_finite": "freight.isfinite", "is_inf": "freight.isinf",
+    "is_nan": "freight.isnan", "mul": "freight.multiply", "sub": "freight.subtract", "div": "freight.divide", "true_divide": "freight.divide",
+    "mod": "freight.remainder", "eq": "freight.equal", "ne": "freight.not_equal", "lt": "freight.less", "le": "freight.less_equal", "gt": "freight.greater",
+    "ge": "freight.greater_equal", "nan_to_num": "freight.where(freight.isnan(x), 0, x)", "allclose": "freight.all(abs(x - y) < 1e-6)",
+    "isclose": "abs(x - y) < 1e-6", "rint": "freight.round", "around": "freight.round", "conjugate": "freight.conj", "inverse": "freight.linalg.inv",
+    "pinverse": "freight.linalg.pinv", "matrix_exp": "freight.expm", "matrix_trace": "freight.trace", "random_normal": "freight.random.normal",
+    "random_uniform": "freight.random.uniform", "normal": "freight.random.normal", "bernoulli": "freight.random.bernoulli",
+    "multinomial": "freight.random.choice", "set_num_threads": "freight.set_threads", "is_tensor": "isinstance(x, freight.Array)",
+    **{name: f"freight.linalg.{name}" for name in "cholesky eig eigh eigvals eigvalsh matrix_norm matrix_power matrix_rank pinv slogdet svdvals vector_norm".split()},
+    **{name: f"numpy.{name}, which takes these arrays" for name in "percentile quantile histogram interp cov corrcoef polyfit loadtxt argwhere digitize trapezoid".split()},
     "arctan2": "freight.atan2", "arcsin": "freight.asin", "arccos": "freight.acos", "arctan": "freight.atan", "amax": "freight.max", "amin": "freight.min",
     "float": "freight.float32", "double": "freight.float64", "long": "freight.int64",
-    "no_grad": "not needed: gradients are computed by freight.grad and freight.value_and_grad alone",
+    **dict.fromkeys(("no_grad", "inference_mode", "set_grad_enabled"), "not needed: gradients are computed by freight.grad and freight.value_and_grad alone"),
     "compile": "freight.jit", "vmap": "batches, which all functions take", "optimizers": "freight.optim", "layers": "freight.nn",
     "Sequential": "freight.nn.Sequential", "Model": "freight.nn.Module", "save": "module.save(path), or numpy.savez(path, **module.state_dict())",
     "utils": "a loop over arrays, or fit with a DataLoader", "keras": "freight.nn and Module.fit",
@@ -20,7 +35,7 @@ ARRAY = {
     "cuda": 'x.to("cuda")', "float": "x.astype(freight.float32)", "double": "x.astype(freight.float64)",
     "long": "x.astype(freight.int64)", "int": "x.astype(freight.int32)", "half": "x.astype(freight.float16)", "type": "x.astype", "clone": "freight.asarray(x, copy=True)",
     "backward": "loss, grads = freight.value_and_grad(loss_of)(net, x, y)",
-    "grad": "loss, grads = freight.value_and_grad(loss_of)(net, x, y)", "requires_grad": "freight.grad(function)(x)", "norm": "freight.linalg.vector_norm",
+    "grad": "loss, grads = freight.value_and_grad(loss_of)(net, x, y)", "requires_grad": "freight.grad(function)(x)", "norm": "freight.linalg.norm(x)",
     "softmax": "freight.softmax(x)", "relu": "freight.relu(x)", "exp": "freight.exp(x)", "log": "freight.log(x)", "sqrt": "freight.sqrt(x)", "abs": "abs(x)",
     "pow": "x ** n", "clamp": "freight.clip(x, low, high)",
     "matmul": "x @ y", "expand": "freight.broadcast_to(x, shape)", "masked_fill": "freight.where(mask, value, x)",
@@ -54,20 +69,28 @@ ESTIMATOR = {
     "seed": "random_state", "n_jobs": "freight.set_threads(n)", "loss": "objective", "criterion": "objective", "monotonic_cst": "monotone",
     "eval_metric": "metric", "scoring": "metric", "verbose": "not needed: fit prints nothing",
 }
+CALLBACK = {
+    "mode": "not needed: the direction of each metric is known", "verbose": "fit(verbose=2)", "save_best_only": "not needed: the best checkpoint is kept as well",
+    "save_weights_only": "not needed: model.safetensors of a checkpoint has the weights alone", "save_freq": "every", "save_top_k": "keep", "max_to_keep": "keep",
+    "monitor": "EarlyStopping(monitor=...) or fit(metric=...), which decide which checkpoint is the best",
+}
+
+
+def _worded(hint):
+    return f": {hint}" if hint.startswith("not needed") else f": use {hint}" if hint else ""
+
+
+def unknown_keyword(callback, name):
+    """The error for an argument of a callback that does not exist."""
+    return TypeError(f"{callback} has no argument {name!r}{_worded(CALLBACK.get(name, ''))}")
 
 
 def missing(owner, name, hints):
     """The error for an attribute that does not exist."""
-    hint = hints.get(name, "")
-    if hint:
-        hint = f": {hint}" if hint.startswith("not needed") else f": use {hint}"
-    return AttributeError(f"{owner} has no attribute {name!r}{hint}")
+    return AttributeError(f"{owner} has no attribute {name!r}{_worded(hints.get(name, ''))}")
 
 
 def unknown_setting(owner, name, known):
     """The error for a setting of an estimator that does not exist: other packages call it so, or it is near one that does."""
     near = difflib.get_close_matches(name, known, 1)
-    hint = ESTIMATOR.get(name, near[0] if near else "")
-    if hint:
-        hint = f": {hint}" if hint.startswith("not needed") else f": use {hint}"
-    return TypeError(f"{owner} has no setting {name!r}{hint}")
+    return TypeError(f"{owner} has no setting {name!r}{_worded(ESTIMATOR.get(name, near[0] if near else ''))}")

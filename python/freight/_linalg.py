@@ -47,6 +47,14 @@ def cholesky(x, /, *, upper=False):
     return xp.astype(conj(matrix_transpose(y)) if upper else y, x.dtype)
 
 
+_ORDERS = {None: "two", 2: "two", -2: "minus_two", 1: "one", -1: "minus_one", inf: "inf", -inf: "minus_inf"}
+
+
+def cond(x, p=None):
+    """The norm of x times that of its inverse: the norm is 2 (None), -2, 1, -1, inf, -inf, "fro" or "nuc"."""
+    return _call("cond", _matrix(x, "cond"), _ORDERS.get(p, p))
+
+
 def cross(x1, x2, /, *, axis=-1):
     """The cross product of vectors of 3 numbers along an axis; the others broadcast."""
     n = xp._max_of(x1.ndim, x2.ndim)
@@ -246,6 +254,23 @@ def svdvals(x, /):
 def trace(x, /, *, offset=0, dtype=None):
     """The sum of a diagonal."""
     return xp.sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
+
+
+def norm(x, ord=None, axis=None, keepdims=False):
+    """NumPy's norm: of vectors along one axis, of matrices along two; without an axis of x as it is, and without `ord` too the root
+    of the sum of squares of all elements."""
+    xp._array(x, "norm")
+    if axis is None and ord is None:
+        return vector_norm(x, keepdims=keepdims)
+    if axis is None and x.ndim not in (1, 2):
+        raise ValueError(f"norm: expected a vector, a matrix or axis=, got shape {x.shape}")
+    axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    if len(axes) == 1:
+        return vector_norm(x, axis=axes[0], keepdims=keepdims, ord=2 if ord is None else ord)
+    if len(axes) != 2:
+        raise ValueError(f"norm: axis: expected one axis, or two for matrices, got {axis!r}")
+    y = matrix_norm(xp.moveaxis(x, axes, (-2, -1)), ord="fro" if ord is None else ord)
+    return xp.expand_dims(y, tuple(xp._axis(a, x.ndim) for a in axes)) if keepdims else y
 
 
 def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):

@@ -309,7 +309,7 @@ class Module:
 
     def save(self, path, *, input_shape=None, loss=None):
         """Writes the model as the command does (`freight.load`, `freight eval`), if it is made of the library's layers; else
-        the weights alone, for load_weights. Returns whether it was the model."""
+        the weights alone, for load_weights, with a warning if from_torch has traced it. Returns whether it was the model."""
         from . import _fit
 
         return _fit.save(self, path, input_shape=input_shape, loss=loss)
@@ -344,97 +344,6 @@ class Module:
         if not training:
             with _modes_kept([m._built() for m in list(self.modules())[1:]]):
                 self._built().training = False
-
-
-class _Listed(Module):
-    def append(self, module):
-        self.add_module(str(len(self)), module)
-        return self
-
-    def __len__(self):
-        return len(self._modules)
-
-    def __iter__(self):
-        return iter(self._modules.values())
-
-
-class Sequential(_Listed):
-    """Layers one after the other: Sequential(Linear(784, 128), ReLU()), or a dict of names and layers. All results of one
-    are the arguments of the next."""
-
-    def __init__(self, *layers):
-        super().__init__()
-        named = layers[0].items() if len(layers) == 1 and isinstance(layers[0], dict) else ((str(i), m) for i, m in enumerate(layers))
-        for name, layer in named:
-            self.add_module(name, layer)
-
-    def _make_node(self, parts, training):
-        node = _core.make_sequential(parts)
-        with _modes_kept([part for _, part in parts]):
-            node.training = training
-        return node
-
-    def _run(self, node, arguments, keywords):
-        if keywords:
-            raise TypeError(f"Sequential: expected arrays alone, got {', '.join(keywords)}")
-        return _results(node.call(arguments))
-
-    def __getitem__(self, key):
-        items = list(self._modules.items())[key]
-        return Sequential(dict(items)) if isinstance(key, slice) else items[1]
-
-
-class ModuleList(_Listed):
-    """Modules in a list, which belong to the module that has it."""
-
-    def __init__(self, modules=()):
-        super().__init__()
-        self.extend(modules)
-
-    def extend(self, modules):
-        for module in modules:
-            self.append(module)
-        return self
-
-    def __getitem__(self, key):
-        found = list(self._modules.values())[key]
-        return ModuleList(found) if isinstance(key, slice) else found
-
-
-class ModuleDict(Module):
-    """Modules by name, which belong to the module that has it."""
-
-    def __init__(self, modules=None):
-        super().__init__()
-        self.update(modules or {})
-
-    def update(self, modules):
-        for name, module in modules.items():
-            self[name] = module
-
-    def __setitem__(self, name, module):
-        self.add_module(name, module)
-
-    def __getitem__(self, name):
-        return self._modules[name]
-
-    def __contains__(self, name):
-        return name in self._modules
-
-    def __len__(self):
-        return len(self._modules)
-
-    def __iter__(self):
-        return iter(self._modules)
-
-    def keys(self):
-        return self._modules.keys()
-
-    def values(self):
-        return self._modules.values()
-
-    def items(self):
-        return self._modules.items()
 
 
 class Layer(Module):
@@ -534,8 +443,8 @@ class Layer(Module):
         return ", ".join(f"{name}={value!r}" for name, value in shown.items() if given[self._keys[name]] != self._usual.get(name, ...))
 
     @classmethod
-    def _wrapped(cls, node, settings):
-        """The Python layer of a node."""
+    def _wrapped(cls, node, settings, wrapped):
+        """The Python layer of a node; `wrapped` makes those of the nodes in its settings."""
         layer = cls.__new__(cls)
         Module.__init__(layer)
         own = layer.__dict__
@@ -596,18 +505,3 @@ class AttentionLayer(Layer):
         found = node.call_attention(query, key, key if value is None else value, key_padding_mask, attn_mask, is_causal,
                                     need_weights, average_attn_weights)
         return found if need_weights else (found, None)
-
-
-def wrapped(node):
-    """The Python module of a node that the library made."""
-    from . import _layers as classes
-
-    kind, settings = node.config()
-    if kind == "Sequential":
-        module = Sequential({name: wrapped(child) for name, child in settings["layers"]})
-        module.__dict__["_cached"] = None
-        return module
-    found = getattr(classes, kind, None)
-    if found is None:
-        raise ValueError(f"there is no freight.nn.{kind or 'layer for a module without a declaration'}")
-    return found._wrapped(node, settings)

@@ -5,7 +5,8 @@ import math
 
 from . import _array_api as xp
 from . import _functions, _layers, random
-from ._module import Module, ModuleList
+from ._containers import ModuleList
+from ._module import Module
 
 ACTIVATIONS = {"relu": _functions.relu, "gelu": _functions.gelu}
 

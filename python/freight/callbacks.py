@@ -1,2 +1,2 @@
 """What may be added to a run of fit."""
-from ._fit import Callback, Checkpoint, EarlyStopping, LearningRate, Progress, TensorBoard  # noqa: F401
+from ._callbacks import Callback, Checkpoint, EarlyStopping, LearningRate, Progress, TensorBoard  # noqa: F401

@@ -264,10 +264,12 @@ Tensor tensor_in(const Operand& o, DType dtype) {
   return In(to_array(scalar_view(o.scalar, dtype))).tensor;
 }
 
-// The library's function; of bool the bitwise ones are the logical ones.
+// The library's function; of bool sums, products and the bitwise ones are the logical ones.
 std::string library_name(const Elementwise& f, DType dtype) {
   const std::string_view name = f.name;
-  if (dtype != DType::boolean || !name.starts_with("bitwise_")) return f.library;
+  if (dtype != DType::boolean) return f.library;
+  if (name == "add" || name == "multiply") return name == "add" ? "logical_or" : "logical_and";
+  if (!name.starts_with("bitwise_")) return f.library;
   return name == "bitwise_invert" ? "logical_not" : "logical_" + std::string(name.substr(8));
 }
 

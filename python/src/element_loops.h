@@ -29,7 +29,7 @@ using ComputedIn =
     std::conditional_t<kIsHalf<T>, float,
                        std::conditional_t<std::is_same_v<T, std::complex<float>>, std::complex<double>, T>>;
 // Integer arithmetic wraps around.
-template <Int T>
+template <Bits T>
 using Wrapping = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
 // Functors that have a meaning in the 16 bits themselves have no loops for them (nextafter).

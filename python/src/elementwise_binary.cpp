@@ -8,9 +8,10 @@ namespace freight::python {
 
 namespace {
 
-#define FREIGHT_ARITHMETIC(name, op)                                                     \
+// Sums and products of bool, in which 2 is true, are those of NumPy: or and and.
+#define FREIGHT_ARITHMETIC(name, op, Whole)                                              \
   struct name {                                                                          \
-    template <Int T>                                                                     \
+    template <Whole T>                                                                   \
     static T f(T a, T b) {                                                               \
       return static_cast<T>(static_cast<Wrapping<T>>(a) op static_cast<Wrapping<T>>(b)); \
     }                                                                                    \
@@ -19,21 +20,24 @@ namespace {
       return a op b;                                                                     \
     }                                                                                    \
   };
-FREIGHT_ARITHMETIC(add, +)
-FREIGHT_ARITHMETIC(subtract, -)
-FREIGHT_ARITHMETIC(product, *)
+FREIGHT_ARITHMETIC(add, +, Bits)
+FREIGHT_ARITHMETIC(subtract, -, Int)
+FREIGHT_ARITHMETIC(product, *, Bits)
 #undef FREIGHT_ARITHMETIC
 
+// The complex type is constrained: a parameter of type std::complex<double> would take integers, too.
 struct multiply : product {
   using product::f;
-  static std::complex<double> f(std::complex<double> a, std::complex<double> b) {
-    return std::complex<double>(std::complex<long double>(a) * std::complex<long double>(b));
+  template <Complex T>
+  static T f(T a, T b) {
+    return T(std::complex<long double>(a) * std::complex<long double>(b));
   }
 };
 struct divide {
   static auto f(Float auto a, Float auto b) { return a / b; }
-  static std::complex<double> f(std::complex<double> a, std::complex<double> b) {
-    return std::complex<double>(std::complex<long double>(a) / std::complex<long double>(b));
+  template <Complex T>
+  static T f(T a, T b) {
+    return T(std::complex<long double>(a) / std::complex<long double>(b));
   }
 };
 struct floor_divide {

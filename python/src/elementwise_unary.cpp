@@ -31,8 +31,9 @@ FREIGHT_MATH(tan)
 
 struct sqrt {
   static auto f(Float auto a) { return std::sqrt(a); }
-  static std::complex<double> f(std::complex<double> a) {
-    return std::complex<double>(std::sqrt(std::complex<long double>(a)));
+  template <Complex T>
+  static T f(T a) {
+    return T(std::sqrt(std::complex<long double>(a)));
   }
 };
 struct tanh {

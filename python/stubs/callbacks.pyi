@@ -1,6 +1,6 @@
+from typing_extensions import Never
 
 class Callback:
-    wants_steps: bool
     model: Any
     def settings(self) -> dict[str, Any]: ...
     def on_train_begin(self, logs: dict[str, Any]) -> Any: ...
@@ -12,13 +12,13 @@ class EarlyStopping(Callback):
     patience: int
     min_delta: float
     monitor: str
-    def __init__(self, patience: int = ..., min_delta: float = ..., monitor: str = ..., restore_best_weights: bool = ...) -> None: ...
+    def __init__(self, monitor: str = ..., min_delta: float = ..., patience: int = ..., restore_best_weights: bool = ..., **unknown: Never) -> None: ...
 
 class Checkpoint(Callback):
     directory: str | PathLike[str]
     every: int
     keep: int
-    def __init__(self, directory: str | PathLike[str], every: int = ..., keep: int = ...) -> None: ...
+    def __init__(self, directory: str | PathLike[str], every: int = ..., keep: int = ..., **unknown: Never) -> None: ...
 
 class TensorBoard(Callback):
     directory: str | PathLike[str]

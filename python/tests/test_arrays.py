@@ -301,3 +301,112 @@ def test_numbers_are_operands_on_other_devices():
         assert y.device == "opencl:0" and y.to("cpu").tolist() == expected
     with pytest.raises(ValueError, match="two devices"):
         x + f.asarray([1.0, 2.0])
+
+
+REAL = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64"]
+FLOATS = REAL[-4:]
+COMPLEX = {"complex64", "complex128", "fft", "ifft", "fftn", "ifftn", "rfft", "rfftn", "ihfft", "eig", "eigvals"}  # by their meaning
+ELEMENTWISE = sorted(n for n in vars(f._core.elementwise) if not n.startswith("_"))
+
+
+def dtypes_of(result):
+    parts = result if isinstance(result, (tuple, list)) else [result]
+    return [x.dtype for x in parts if isinstance(x, f.Array)]
+
+
+def attempt(function, *arguments):
+    """The element types of what a function returns; None where it refuses these arguments."""
+    try:
+        return dtypes_of(function(*arguments))
+    except (TypeError, ValueError, IndexError, RuntimeError, OverflowError, AttributeError):
+        return None
+
+
+@pytest.mark.parametrize("t", REAL)
+def test_no_function_of_real_numbers_gives_complex_ones(t):
+    matrix = f.astype(f.asarray([[1, 1], [0, 1]]), getattr(f, t))
+    ran = 0
+    for space in (f, f.linalg, f.fft):
+        for name, function in vars(space).items():
+            if name.startswith("_") or name in COMPLEX or not callable(function) or isinstance(function, (type, f.dtype)):
+                continue
+            if getattr(function, "__module__", "") == "freight._command_functions":
+                continue
+            for x in (matrix, matrix[0]):
+                for arguments in ((x,), (x, x), (x, x, x), (x, 2), (x, 0.5), ([x, x],), ([x, x], 0)):
+                    found = attempt(function, *arguments)
+                    ran += found is not None and found != []
+                    assert not any(f.isdtype(d, "complex floating") for d in found or []), (name, arguments)
+    assert ran > 150
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise_functions_have_the_same_types_in_jit_and_of_integers_the_default_float(name):
+    function, operands = getattr(f, name), f._core.elementwise_operands(name)
+    results = {}
+    for t in REAL:
+        x = f.ones(3, dtype=getattr(f, t))
+        results[t] = attempt(function, *[x] * operands)
+        if results[t] is not None:
+            assert attempt(f.jit(function), *[x] * operands) in (results[t], None), t
+            assert results[t][0] in ((x.dtype, f.bool) if t in FLOATS else (x.dtype, f.bool, f.float32)), t
+    assert any(results.values())
+
+
+def test_quotients_and_roots_of_integers_are_floats_and_bool_counts_as_in_numpy():
+    x, b = f.asarray([1, 2]), f.asarray([True, False])
+    for made in (x / 4, 4 / x, x / x, f.divide(x, x), f.sqrt(x), f.astype(x, f.uint8) / 255, b / 2, f.sum(b) / 3, f.mean(x)):
+        assert made.dtype == f.float32
+    assert (x / 4).tolist() == [0.25, 0.5] and float(f.sum(b) / 2) == 0.5
+    with pytest.raises(TypeError, match="divide in place: the result is float32, the array int64"):
+        x /= 2
+    for function, expected in ((f.multiply, [True, False, False]), (f.add, [True, True, False])):
+        p, q = f.asarray([True, True, False]), f.asarray([True, False, False])
+        for made in (function(p, q), f.jit(function)(p, q)):
+            assert made.dtype == f.bool and made.tolist() == expected
+    assert f.linalg.outer(b, b).tolist() == [[True, False], [False, False]]
+    p = f.asarray([True, True])
+    p *= b
+    assert p.tolist() == [True, False]
+    with pytest.raises(TypeError, match="subtract is not defined for bool"):
+        b - b
+
+
+def test_parts_of_arrays_are_views():
+    x = f.reshape(f.arange(12), (3, 4))
+    assert [v.tolist() for v in f.split(x, [1, 3], axis=1)] == [[[0], [4], [8]], [[1, 2, 3], [5, 6, 7], [9, 10, 11]]]
+    assert [v.tolist() for v in f.chunk(x, 3)] == [[[0, 1, 2, 3]], [[4, 5, 6, 7]], [[8, 9, 10, 11]]]
+    assert f.narrow(x, -1, -2, 2).tolist() == [[2, 3], [6, 7], [10, 11]] and f.select(x, 1, -1).tolist() == [3, 7, 11]
+    f.chunk(x, 2, axis=1)[1][0] = 7
+    assert x[0].tolist() == [0, 1, 7, 7] and x._share_memory(f.select(x, 0, 1))
+    assert f.jit(lambda x: f.split(x, [1, 2])[1] + f.chunk(f.narrow(x, 0, 0, 2), 2)[0])(x).tolist() == [[4, 6, 13, 14], [8, 10, 17, 18]]
+    for call, error, message in ((lambda: f.split(x, 2), TypeError, r"split: expected the sizes of the parts, got 2: chunk\(x, n\) makes n equal parts"),
+                                 (lambda: f.split(x, [1, 1]), ValueError, r"sizes whose sum is 3, as axis 0 of shape \(3, 4\) has it, got \[1, 1\]"),
+                                 (lambda: f.chunk(x, 2), ValueError, r"axis 0 of shape \(3, 4\) has no 2 equal parts"),
+                                 (lambda: f.narrow(x, 0, 2, 2), IndexError, "2 elements from 2 are not within axis 0"),
+                                 (lambda: f.select(x, 2, 0), IndexError, "axis 2 is out of bounds"), (lambda: f.chunk([1], 1), TypeError, "asarray")):
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_einsum_takes_operands_one_by_one_or_as_a_list():
+    a, b = f.ones((2, 3)), f.reshape(f.arange(12.0), (3, 4))
+    for function in (f.einsum, f.jit(f.einsum)):
+        assert function("ij,jk->ik", a, b).tolist() == function("ij,jk->ik", [a, b]).tolist() == (a @ b).tolist()
+
+
+def test_linalg_has_numpys_norms_and_condition_numbers():
+    np = pytest.importorskip("numpy")
+    x = np.random.default_rng(0).normal(size=(2, 4, 4))
+    for order in (None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf):
+        assert f.linalg.cond(f.asarray(x), order).numpy() == pytest.approx(np.linalg.cond(x, order), rel=1e-9)
+        for axis in ((1, 2), (0, -1)):
+            for keepdims in (False, True):
+                got, expected = (linalg.norm(x, order, axis, keepdims) for linalg, x in ((f.linalg, f.asarray(x)), (np.linalg, x)))
+                assert got.shape == expected.shape and got.numpy() == pytest.approx(expected, rel=1e-9)
+    assert f.linalg.norm(f.asarray(x)).item() == pytest.approx(np.linalg.norm(x)) and f.linalg.norm(f.asarray([3, 4]), 1).item() == 7
+    assert f.linalg.norm(f.asarray(x), axis=1).numpy() == pytest.approx(np.linalg.norm(x, axis=1))
+    for arguments, message in (((f.asarray(x), 2), "expected a vector, a matrix or axis="), ((f.asarray(x), None, (0, 1, 2)), "one axis, or two")):
+        with pytest.raises(ValueError, match=message):
+            f.linalg.norm(*arguments)
+    assert f.cond is f.linalg.cond and f.linalg.kron(f.ones((1, 2)), f.ones((2, 1))).shape == (2, 2)

@@ -48,7 +48,8 @@ def test_the_other_commands_return_what_they_print_as_json(folder):
     assert 0 <= freight.eval(model, quiet=True)["top1"] <= 100
     plan = freight.plan("digits", model="mlp", batch_size=32)
     assert plan["batch_size"] == 32 and plan["total_bytes"] > plan["arena_bytes"] > 0
-    assert freight.export(model, output="net.onnx")["nodes"] > 3 and (folder / "net.onnx").stat().st_size > 100_000
+    exported = freight.export(model, output="net.onnx")
+    assert exported["nodes"] > 3 and 100_000 < exported["weight_bytes"] < exported["bytes"] == (folder / "net.onnx").stat().st_size
     assert freight.verify(model)["passed"] is True
     assert [run["status"] for run in freight.runs("run") if run["path"] == "run/net"] == ["complete"]
     assert freight.advise("digits", model="mlp", epochs=1, deadline="1d")

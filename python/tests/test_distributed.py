@@ -345,8 +345,6 @@ class Raises(callbacks.Callback):
 
 
 class Interrupts(callbacks.Callback):
-    wants_steps = True
-
     def on_train_batch_end(self, batch, logs):
         os.kill(0, signal.SIGINT)  # as a terminal does: all processes of the group
         time.sleep(0.1)
@@ -381,8 +379,6 @@ def forked():
 
 
 class Kills(callbacks.Callback):
-    wants_steps = True
-
     def on_train_batch_end(self, batch, logs):
         os.kill(pids[-1], signal.SIGKILL)
 

@@ -229,8 +229,6 @@ def test_a_schedule_sets_the_rate_of_each_step():
     seen = []
 
     class Watch(callbacks.Callback):
-        wants_steps = True
-
         def on_train_batch_end(self, batch, logs):
             seen.append(logs["lr"])
 
@@ -259,8 +257,6 @@ def test_callbacks_hear_of_the_run_and_may_stop_it():
 
 def test_a_stopped_run_resumes_bitwise(tmp_path):
     class Stop(callbacks.Callback):
-        wants_steps = True
-
         def on_train_batch_end(self, batch, logs):
             if logs["total_step"] == 13:
                 raise KeyError("in the middle of an epoch")
@@ -531,3 +527,134 @@ def test_a_run_in_another_process_gives_the_same_bits(tmp_path):
     shown = [subprocess.run([sys.executable, script], text=True, capture_output=True) for _ in range(2)]
     assert shown[0].returncode == 0, shown[0].stderr
     assert shown[0].stdout == shown[1].stdout
+
+
+@pytest.mark.parametrize("samples, validation", [(65, 64), (64, 33), (64, 1)])
+@pytest.mark.parametrize("cache", ["memory", "disk"])
+def test_kept_features_of_frozen_layers_allow_a_last_batch_of_one_sample(cache, samples, validation, tmp_path):
+    def trained(**settings):
+        fr.random.seed(0)
+        net = made()
+        net.a.requires_grad_(False)
+        return net.fit(X[:samples], Y[:samples], validation_data=(X[:validation], Y[:validation]), epochs=2, batch_size=32, verbose=0,
+                       **settings)
+
+    whole = trained(feature_cache="off")
+    kept = trained(feature_cache=cache, output_dir=tmp_path / "run" if cache == "disk" else "")
+    for name, values in whole.history.items():
+        np.testing.assert_allclose(kept.history[name], values, rtol=1e-5)
+
+
+def test_a_forward_that_treats_one_sample_otherwise_is_refused_with_the_way_to_train_it():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(10, 4), nn.Linear(4, 3)
+
+        def forward(self, x):
+            return self.b(fr.relu(self.a(x)) if x.shape[0] > 1 else fr.exp(self.a(x)))
+
+    net = Net()
+    net.a.requires_grad_(False)
+    with pytest.raises(ValueError, match="--feature-cache: Net computes a batch of one sample by other operations .* --feature-cache off"):
+        fit(net, X[:65], Y[:65], batch_size=64, feature_cache="memory")
+    assert fit(net, X[:65], Y[:65], batch_size=64, feature_cache="off").ended == "complete"
+
+
+def test_the_command_keeps_features_where_the_last_batch_has_one_sample(tmp_path):
+    np.savez(tmp_path / "data.npz", x_train=X[:65], y_train=Y[:65], x_test=X[:33], y_test=Y[:33])
+    settings = {"model": "mlp", "freeze": "backbone", "epochs": 2, "batch_size": 32, "overwrite": True, "device": "cpu"}
+    losses = [fr.train(str(tmp_path / "data.npz"), feature_cache=cache, output_dir=str(tmp_path / cache), **settings)["test_loss"]
+              for cache in ("memory", "disk", "off")]
+    assert losses[:2] == pytest.approx([losses[2]] * 2, rel=1e-5)
+
+
+class Two(nn.Module):
+    """Numbers and a category, whose order matters."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.kinds, self.drop, self.out = nn.Linear(10, 8), nn.Embedding(5, 8), nn.Dropout(0.1), nn.Linear(8, 3)
+
+    def forward(self, numbers, kind, image=None):
+        h = fr.relu(self.a(numbers)) * self.kinds(kind)
+        return self.out(self.drop(h if image is None else h + fr.mean(image, axis=(1, 2), keepdims=False)[:, None]))
+
+
+KIND = RNG.integers(0, 5, 600)
+IMAGE = RNG.integers(0, 256, (600, 4, 4)).astype("u1")
+
+
+@pytest.mark.parametrize("x", [(X, KIND), [X, KIND], {"kind": KIND, "numbers": X}, (X, KIND, IMAGE), {"image": IMAGE, "numbers": X, "kind": KIND}])
+def test_a_forward_of_several_inputs_takes_them_as_a_tuple_a_list_or_a_dict(x, tmp_path):
+    part = lambda n: {k: v[:n] for k, v in x.items()} if isinstance(x, dict) else type(x)(v[:n] for v in x)  # noqa: E731
+    seen = []
+
+    class Watch(callbacks.Callback):
+        def on_epoch_end(self, epoch, logs):
+            seen.append(self.model)
+
+    y = (KIND + (X[:, 0] > 0)) % 3
+    net = made(Two)
+    history = net.fit(x, y, validation_data=(part(100), y[:100]), epochs=20, lr=0.02, optimizer="adamw", verbose=0, callbacks=Watch(),
+                      output_dir=tmp_path / "run")
+    assert history.history["val_accuracy"][-1] > 0.8 and seen == [net] * 20
+    given = {k: fr.asarray(v) for k, v in x.items()} if isinstance(x, dict) else [fr.asarray(v) for v in x]
+    if "image" in given:
+        given["image"] = given["image"] / 255
+    elif len(given) == 3:
+        given[2] = given[2] / 255
+    logits = net.eval()(**given) if isinstance(x, dict) else net.eval()(*given)
+    np.testing.assert_allclose(net.predict(x).numpy(), logits.numpy(), rtol=2e-5, atol=1e-5)
+    assert net.evaluate(part(100), y[:100])["accuracy"] == pytest.approx(history.history["val_accuracy"][-1])
+    again = made(Two, seed=2).load_weights(history.model_path)
+    assert weights(again) == weights(net)
+    with pytest.raises(ValueError, match="fit: validation_data: expected inputs of the same names, shapes and types as x"):
+        net.fit(x, y, validation_data=({"kind": KIND, "numbers": X[:, :5]}, y), verbose=0)
+
+
+def test_several_inputs_that_do_not_fit_are_named():
+    net = made(Two)
+    with pytest.raises(ValueError, match=r"fit: x\[1\]: expected 600 samples, as the first input has, got shape \(599,\)"):
+        net.fit((X, KIND[1:]), Y)
+    with pytest.raises(ValueError, match="'kind'.: expected integers up to 16777216 beside other inputs, got 100000000"):
+        net.predict({"numbers": X[:1], "kind": np.asarray([10**8])})
+    with pytest.raises(TypeError, match="expected one array, got a dict: several inputs are arrays of all samples"):
+        net.fit([({"numbers": X, "kind": KIND}, Y)].__iter__(), steps_per_epoch=1, verbose=0)
+    stacked = made(chain)
+    assert stacked.predict(tuple(X[:4])).shape == (4, 3)  # samples, not inputs: the forward takes one
+
+
+def test_a_resumed_history_has_the_epochs_before_it(tmp_path):
+    class Stop(callbacks.Callback):
+        def on_train_batch_end(self, batch, logs):
+            if logs["total_step"] == 13:
+                raise KeyboardInterrupt
+
+    settings = {"validation_data": TEST, "epochs": 4, "lr": 0.1, "output_dir": tmp_path / "run"}
+    whole = fit(made(), **{**settings, "output_dir": ""})
+    with pytest.raises(KeyboardInterrupt):
+        fit(made(), callbacks=Stop(), **settings)
+    resumed = fit(made(seed=7), resume=True, **settings)
+    assert resumed.epoch == whole.epoch == [1, 2, 3, 4] and resumed.history.keys() == whole.history.keys()
+    for name, values in whole.history.items():
+        np.testing.assert_allclose(resumed.history[name], values, rtol=1e-12)
+    nothing_left = fit(made(seed=8), resume=True, **settings)
+    assert nothing_left.ended == "nothing_left" and nothing_left.history == resumed.history
+
+
+def test_callbacks_with_names_of_other_packages_are_refused_with_the_ones_here():
+    for make, message in (
+            (lambda: callbacks.EarlyStopping(2), "EarlyStopping: monitor: expected the name of a figure, got 2: use patience=2"),
+            (lambda: callbacks.EarlyStopping(mode="max"), "EarlyStopping has no argument 'mode': not needed: the direction of each metric is known"),
+            (lambda: callbacks.Checkpoint("d", monitor="val_loss"), r"Checkpoint has no argument 'monitor': use EarlyStopping\(monitor=...\) or fit\(metric=...\)"),
+            (lambda: callbacks.Checkpoint("d", save_best_only=True), "Checkpoint has no argument 'save_best_only': not needed: the best checkpoint")):
+        with pytest.raises(TypeError, match=message):
+            make()
+
+    class Watch(callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs):
+            pass
+
+    with pytest.raises(TypeError, match="Watch.on_epoch_begin is never called: expected on_train_begin, on_train_batch_end, on_epoch_end, on_train_end"):
+        fit(made(), callbacks=Watch())

@@ -319,6 +319,19 @@ def test_training_and_evaluation_are_traced_and_a_traced_network_trains():
     assert losses[-1] < losses[0]
 
 
+def test_a_traced_network_says_that_it_saves_weights_alone(tmp_path, recwarn):
+    path = tmp_path / "mixed.safetensors"
+    theirs = Mixed()
+    with pytest.warns(UserWarning, match=r"mixed.safetensors: weights alone are saved, as from_torch gave \w+ a forward .*: from_torch\(module\)"):
+        assert not fr.from_torch(theirs).save(path, input_shape=(6,))
+    with pytest.raises(RuntimeError, match="has weights alone.*; a network that from_torch has traced is made by from_torch"):
+        fr.load(path)
+    again, x = fr.from_torch(Mixed()).load_weights(path).eval(), torch.randn(4, 6)
+    np.testing.assert_array_equal(again(x.numpy()).numpy(), fr.from_torch(theirs).eval()(x.numpy()).numpy())
+    recwarn.clear()
+    assert fr.from_torch(T.Sequential(T.Linear(6, 2))).save(tmp_path / "layers.safetensors", input_shape=(6,)) and not recwarn.list
+
+
 class InPlace(T.Module):
     def __init__(self, kind):
         super().__init__()

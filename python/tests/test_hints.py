@@ -8,7 +8,7 @@ import freight as fr
 from freight import _hints, callbacks, nn, optim
 
 NET = nn.Sequential(nn.Linear(3, 2))
-OWNERS = [(fr, _hints.PACKAGE, {"freight": fr, "module": NET}), (fr.ones((2, 2)), _hints.ARRAY, {"freight": fr, "x": fr.ones((2, 2))}),
+OWNERS = [(fr, _hints.PACKAGE, {"freight": fr, "module": NET, "x": fr.ones((2, 2))}), (fr.ones((2, 2)), _hints.ARRAY, {"freight": fr, "x": fr.ones((2, 2))}),
           (NET, _hints.MODULE, {"freight": fr, "module": NET}), (nn, _hints.NN, {"freight": fr, "nn": nn}),
           (optim.SGD(NET), _hints.OPTIMIZER, {"freight": fr, "optimizer": optim.SGD(NET)})]
 
@@ -21,6 +21,12 @@ def test_what_a_hint_names_exists(owner, name, hint, names):
         value = names[root]
         for part in path[1:].split("."):
             value = getattr(value, part)
+
+
+def test_every_function_of_the_library_is_here_or_has_a_hint():
+    assert [s["name"] for s in fr._core.signatures() if not hasattr(fr, s["name"]) and s["name"] not in _hints.PACKAGE] == []
+    with pytest.raises(AttributeError, match="module 'freight.linalg' has no attribute 'lu': use freight.lu$"):
+        fr.linalg.lu  # noqa: B018
 
 
 def test_other_names_are_missing_without_a_hint():
@@ -68,7 +74,7 @@ def test_early_stopping_monitors_what_it_is_told():
     y = (x[:, 0] > 0).astype("i8")
     for monitor in ("val_loss", "val_accuracy"):
         net = nn.Sequential(nn.Linear(3, 2))
-        history = net.fit(x, y, validation_data=(x, y), epochs=50, lr=0.3, verbose=0, callbacks=callbacks.EarlyStopping(2, monitor=monitor))
+        history = net.fit(x, y, validation_data=(x, y), epochs=50, lr=0.3, verbose=0, callbacks=callbacks.EarlyStopping(monitor, patience=2))
         values = history.history[monitor]
         best = min(values) if monitor == "val_loss" else max(values)
         assert values[history.best_epoch - 1] == best

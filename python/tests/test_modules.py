@@ -498,3 +498,47 @@ def test_the_summary_lists_layers():
     text = Net().summary((1, 8, 8))
     assert "conv   Conv2d" in text and "f32[1,8,8,8]" in text and "645" in text
     assert "645" in Net().summary()
+
+
+def test_sequential_and_lists_change_as_pytorchs_do():
+    x = fr.ones((4, 2))
+    net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
+    step = fr.jit(lambda x: net(x))
+    assert step(x).shape == (4, 2)
+    net[2] = nn.Linear(3, 5)
+    assert step(x).shape == net(x).shape == (4, 5) and net[-1].out_features == 5
+    del net[1]
+    assert list(net.state_dict()) == ["0.weight", "0.bias", "1.weight", "1.bias"]
+    assert net.insert(1, nn.Tanh()) is net and [type(m).__name__ for m in net] == ["Linear", "Tanh", "Linear"]
+    net += [nn.Linear(5, 1)]
+    assert net(x).shape == (4, 1) and net.pop().out_features == 1 and len(net) == 3
+    longer = net + nn.Sequential(nn.Linear(5, 7))
+    assert longer(x).shape == (4, 7) and len(net) == 3 and longer[1:3](fr.ones((1, 3))).shape == (1, 5)
+    del longer[1:]
+    assert longer.extend([nn.ReLU()])(x).shape == (4, 3)
+    optimizer = optim.SGD(net, lr=0.1)
+    optimizer.update(fr.grad(lambda net: fr.sum(net(x)))(net))
+
+    parts = nn.ModuleList([nn.Linear(1, 1)])
+    parts[0] = nn.Linear(2, 2)
+    parts.insert(0, nn.ReLU())
+    assert [len(parts), len(parts + parts), len(parts[1:]), parts.pop(0).training] == [2, 4, 1, True]
+    named = nn.Sequential({"a": nn.Linear(2, 2), "b": nn.ReLU()})
+    named[1] = nn.Tanh()
+    assert list(dict(named.append(nn.ReLU()).named_children())) == ["a", "b", "0"]
+    for change, error, message in ((lambda: net.__setitem__(3, nn.ReLU()), IndexError, "Sequential: index 3 is out of range: it has 3 modules"),
+                                   (lambda: net.__delitem__(-4), IndexError, "index -4 is out of range"),
+                                   (lambda: net.__setitem__(0, fr.relu), TypeError, "Sequential: expected a module, got function"),
+                                   (lambda: nn.Sequential([nn.ReLU()]), TypeError, "Sequential: expected a module, got list"),
+                                   (lambda: parts.append(3), TypeError, "ModuleList: expected a module, got int")):
+        with pytest.raises(error, match=message):
+            change()
+    copied = pickle.loads(pickle.dumps(net))
+    assert (copied(x) == net(x)).tolist() == [[True] * 5] * 4
+
+
+def test_the_head_of_a_network_of_the_zoo_is_replaced_by_its_number():
+    net = fr.models.get_model("alexnet", num_classes=4)
+    last = len(net.classifier) - 1
+    net.classifier[last] = nn.Linear(net.classifier[last].in_features, 2)
+    assert net.get_parameter(f"classifier.{last}.weight").shape[0] == 2

@@ -48,7 +48,7 @@ optimizer = optim.AdamW(net.parameters(), lr=1e-3, betas=(0.9, 0.99))
 loss, grads = fr.value_and_grad(loss_of)(net, fr.ones((1, 1, 4, 4)))
 optimizer.update(grads)
 optimizer.lr = optim.cosine(0.1, 10)(3)
-history: fr.History = net.fit([[1.0]], [0], epochs=2, callbacks=[callbacks.EarlyStopping(2)], weight_decay=1e-4)
+history: fr.History = net.fit([[1.0]], [0], epochs=2, callbacks=[callbacks.EarlyStopping(patience=2)], weight_decay=1e-4)
 print(history.history["loss"][0] + 1, net.eval().state_dict()["scale"].shape, fr.load("x").predict([[1.0]]))
 """
 

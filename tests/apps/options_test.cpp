@@ -152,6 +152,28 @@ TEST(OptionsTest, FlagsBeatSetBeatsFileBeatsDefault) {
   EXPECT_TRUE(s.options.given("--batch-size"));
 }
 
+TEST(OptionsTest, AnArgumentBeatsSetAndFile) {
+  const std::string file = test::scratch_dir() + "/c.json";
+  test::write_file(file, R"({"data": "of_file"})");
+  for (const bool peeks : {false, true}) {
+    for (const Words& args :
+         {Words{"named", "--config", file}, {"named", "--set", "data=set"}, {"--data", "named", "--config", file}}) {
+      std::string data = "usual";
+      Options o("sample", "A sample.");
+      o.positional("DATA", &data, "data", false);
+      o.add("--data", &data, "data", {.key = "data"});
+      o.enable_config();
+      if (peeks) {
+        o.peek(args);
+      } else {
+        o.parse(args);
+      }
+      EXPECT_EQ(data, "named") << args[1];
+      EXPECT_TRUE(o.given("--data"));
+    }
+  }
+}
+
 TEST(OptionsTest, AConfigurationReadBackIsTheSame) {
   const std::string file = test::scratch_dir() + "/c.json";
   const Sample first({"--lr=0.3", "--epochs=2", "--tag=a"});

@@ -307,11 +307,12 @@ TEST(TablesCommand, PlanSaysWhetherAGpuPaysForTheTable) {
   for (int i = 0; i < 1000; ++i) rows += cat(i * 37 % 101, ",", i * 53 % 89, ",", i % 3 ? "rose" : "daisy", "\n");
   write_file(csv, rows);
   // Without XGBoost the times are those of another machine's cores: the same on every one.
-  const std::vector<std::string> without = {"FREIGHT_XGBOOST=" + dir + "/none.so", "OMP_NUM_THREADS=2"};
+  const std::vector<std::string> without = {"FREIGHT_XGBOOST=none", "OMP_NUM_THREADS=2"};
   const auto planned = [&](std::vector<std::string> flags) {
     flags.insert(flags.begin(), {"plan", csv, "--target", "species"});
     return run_freight(flags, {}, without);
   };
+  expect_refused(planned({"--xgboost", dir + "/none.so"}), 4, {"--xgboost", "none.so"});
   const Ran text = planned({"--rounds", "50"});
   ASSERT_EQ(text.code, 0) << text.err;
   for (const char* part :
@@ -364,7 +365,7 @@ TEST(TablesCommand, AdviceSaysOnWhichHardwareTreesAreFitted) {
   std::string rows = "length,width,species\n";
   for (int i = 0; i < 1000; ++i) rows += cat(i * 37 % 101, ",", i * 53 % 89, ",", i % 3 ? "rose" : "daisy", "\n");
   write_file(csv, rows);
-  const std::vector<std::string> without = {"FREIGHT_XGBOOST=" + dir + "/none.so", "OMP_NUM_THREADS=2"};
+  const std::vector<std::string> without = {"FREIGHT_XGBOOST=none", "OMP_NUM_THREADS=2"};
   const auto advised = [&](std::vector<std::string> flags) {
     flags.insert(flags.begin(), {"advise", csv, "--target", "species", "--rounds", "50"});
     return run_freight(flags, {}, without);
@@ -424,7 +425,7 @@ TEST(TablesCommand, PlanReadsRankingsAndJsonLinesAsTrainingDoes) {
   const std::string dir = scratch_dir(), csv = dir + "/search.csv", json = dir + "/rent.jsonl";
   const auto planned = [&](std::vector<std::string> flags) {
     flags.insert(flags.begin(), "plan");
-    return run_freight(flags, {}, {"FREIGHT_XGBOOST=" + dir + "/none.so", "OMP_NUM_THREADS=2"});
+    return run_freight(flags, {}, {"FREIGHT_XGBOOST=none", "OMP_NUM_THREADS=2"});
   };
   std::string rows = "query,match,age,relevance\n";
   for (int i = 0; i < 400; ++i) rows += cat(i / 10, ",", i * 37 % 101, ",", i * 53 % 89, ",", i % 4, "\n");
@@ -505,15 +506,16 @@ TEST(TablesCommand, AutoComparesWhatIsThereStoresTheBestAndTellsByAThreshold) {
     rows += cat(i % 3 ? 3 : 1, ",", i % 2 ? "red" : "blue", ",", i % 3 ? "rose" : "daisy", "\n");
   }
   write_file(csv, rows);
-  const std::vector<std::string> train = {"train",          csv,       "--model", "auto", "--xgboost",
-                                          dir + "/none.so", "--folds", "3"};
+  const std::vector<std::string> train = {"train", csv, "--model", "auto", "--folds", "3"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), train.begin(), train.end());
-    return run_freight(more);
+    return run_freight(more, {}, {"FREIGHT_XGBOOST=none"});
   };
+  expect_refused(with({"--xgboost", dir + "/none.so", "-o", dir + "/none"}), 4, {"--xgboost", "none.so"});
   const Ran trained = with({"--metric", "auc", "-o", dir + "/auto"});
   ASSERT_EQ(trained.code, 0) << trained.err;
-  for (const char* part : {"model ", "auc  folds", "\nlogistic ", "skipped   gbdt: ", "none.so", "round 1/"}) {
+  for (const char* part :
+       {"model ", "auc  folds", "\nlogistic ", "skipped   gbdt: ", "FREIGHT_XGBOOST=none", "round 1  "}) {
     EXPECT_NE(trained.err.find(part), std::string::npos) << part << "\n" << trained.err;
   }
   EXPECT_EQ(trained.err.find("epoch"), std::string::npos) << trained.err;

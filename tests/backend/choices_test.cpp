@@ -50,6 +50,46 @@ TEST_F(KernelChoices, AreMeasuredOnceAndRemembered) {
   EXPECT_GT(fast.runs, runs);
 }
 
+// The times of a candidate on a machine where other programs compute do not agree.
+TEST_F(KernelChoices, FoundByDisturbedMeasurementsAreKeptAndMarked) {
+  int wait = 5;
+  const Choices::Candidate disturbed{"tiles", [&] {
+                                       return [&](int) {
+                                         std::this_thread::sleep_for(std::chrono::milliseconds(wait));
+                                         wait *= 2;
+                                       };
+                                     }};
+  Taking library{300};
+  const std::string path = cache_.path() + "/choices.txt";
+  EXPECT_EQ(Choices("choices.txt").fastest("sum f32[8]", {disturbed, library.as("library")}), 0u);
+  EXPECT_EQ(io::read_text(path), "tiles?1 sum f32[8]\n");
+  wait = 5;
+  Choices again("choices.txt", 0, [] { return true; });
+  EXPECT_EQ(again.fastest("sum f32[8]", {disturbed, library.as("library")}), 0u);
+  EXPECT_EQ(again.fastest("sum f32[8]", {disturbed, library.as("library")}), 0u);  // not by the same process
+  EXPECT_EQ(io::read_text(path), "tiles?1 sum f32[8]\ntiles?2 sum f32[8]\n");
+}
+
+TEST_F(KernelChoices, FoundByDisturbedMeasurementsAreMeasuredAgainUpToThreeTimesWhileNoOtherProgramComputes) {
+  const std::string path = cache_.path() + "/choices.txt",
+                    known = "slow?1 a f32[8]\nslow?2 b f32[8]\nslow?3 c f32[8]\n";
+  Taking slow{5}, fast{1};
+  const std::vector<Choices::Candidate> both{slow.as("slow"), fast.as("fast")};
+  testing::put(path, known);
+  Choices busy("choices.txt", 0, [] { return false; });
+  for (const char* step : {"a f32[8]", "b f32[8]", "c f32[8]"}) EXPECT_EQ(busy.fastest(step, both), 0u) << step;
+  Choices alone("choices.txt", 0, [] { return true; });
+  ChoiceRule rule(ChoiceRule::Unknown::guessed);
+  EXPECT_EQ(alone.fastest("a f32[8]", both, &rule), 0u);
+  EXPECT_EQ(rule.guesses(), 0u);
+  EXPECT_EQ(alone.fastest("c f32[8]", both), 0u);
+  EXPECT_EQ(slow.runs + fast.runs, 0);
+  EXPECT_EQ(io::read_text(path), known);
+  EXPECT_EQ(alone.fastest("a f32[8]", both), 1u);
+  EXPECT_EQ(alone.fastest("b f32[8]", both), 1u);
+  EXPECT_GT(fast.runs, 0);
+}
+
 TEST_F(KernelChoices, PassOverWhatFailsAtOnce) {
   Taking works{1};
   const Choices::Candidate broken{"broken",

@@ -37,6 +37,11 @@ TEST(CpuShare, CountsBusyTicksOfItsProcessors) {
   EXPECT_EQ(busy_ticks("", {0}), 0);
 }
 
+TEST(CpuShare, CountsThreadsThatCanRun) {
+  EXPECT_EQ(runnable_threads("6.63 7.82 5.89 8/145 13392\n"), 8);
+  EXPECT_EQ(runnable_threads(""), 0);
+}
+
 // As many programs as there are processors do nothing but compute.
 TEST(CpuShare, UsesFewerThreadsWhileOthersCompute) {
   const int processors = omp_get_num_procs();
@@ -51,6 +56,7 @@ TEST(CpuShare, UsesFewerThreadsWhileOthersCompute) {
     ASSERT_GT(child, 0);
     others.push_back(child);
   }
+  EXPECT_FALSE(CpuShare::alone());
   int share = processors;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (share == processors && std::chrono::steady_clock::now() < end) {

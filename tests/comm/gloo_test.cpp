@@ -422,7 +422,7 @@ TEST(NetworkMeeting, RefusesWhatWasNotSaid) {
       {[](comm::Launch& l, comm::JobOptions&) { l.master_address = "no.such.host.invalid"; },
        "cannot find the address of 'no.such.host.invalid'"},
       {[](comm::Launch&, comm::JobOptions&) { ::setenv("FREIGHT_GLOO", "/nowhere/libgloo.so.0", 1); },
-       "Gloo: moves bytes between hosts and cannot be used: found no /nowhere/libgloo.so.0"},
+       "Gloo: moves bytes between hosts and cannot be used: there is no file /nowhere/libgloo.so.0"},
       {[](comm::Launch&, comm::JobOptions&) { ::setenv("FREIGHT_GLOO", "libz.so.1", 1); }, "not Gloo"},
       {[](comm::Launch&, comm::JobOptions& o) { o.transport = comm::parse_transport("--comm", "glue"); },
        "--comm: unknown value: expected one of auto, shared, gloo, nccl, got glue"},

@@ -289,7 +289,10 @@ TEST(Meeting, RefusesRanksThatWereToldDifferentThings) {
     comm::join_shared_memory(launch_of(job, r, 2 + r), {.timeout = 20});
     return std::string("came through");
   });
-  for (const RankEnd& e : worlds.finish(30)) EXPECT_TRUE(holds(e.report, "error 2: rendezvous: rank 1 ")) << e.report;
+  for (const RankEnd& e : worlds.finish(30)) {
+    EXPECT_TRUE(holds(e.report, "error 2: rendezvous: rank 1 ")) << e.report;
+    EXPECT_TRUE(holds(e.report, " was started with 3 ranks, rank 0 (process ")) << e.report;
+  }
   const std::string twins = new_job();
   Ranks same(3, [&](int r) {
     comm::join_shared_memory(launch_of(twins, r == 0 ? 0 : 1, 3), {.timeout = 20});

@@ -100,12 +100,12 @@ struct Callers {
   }
 };
 
-// Guests come in the order in which they call: those beyond the limit wait outside.
+// Connections are accepted in their order; those beyond the limit wait.
 TEST(Acceptor, KeepsSixtyFourStrangersAtATime) {
-  struct Guest {
+  struct Joining {
     comm::Descriptor socket;
     int rank = -1;
-    std::chrono::steady_clock::time_point came = std::chrono::steady_clock::now();
+    std::chrono::steady_clock::time_point connected_at = std::chrono::steady_clock::now();
   };
   const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   sockaddr_in a{};
@@ -118,21 +118,21 @@ TEST(Acceptor, KeepsSixtyFourStrangersAtATime) {
   comm::Acceptor acceptor;
   acceptor.open(comm::Descriptor(listener));
   Callers callers;
-  std::vector<Guest> guests;
-  const auto let_in = [&] {
+  std::vector<Joining> joining;
+  const auto connect = [&] {
     callers.all.push_back(connect_to_port(ntohs(a.sin_port)));
-    for (Guest& g : guests)
-      g.came = std::chrono::steady_clock::now();  // however slow the test is, none has been here for long
-    comm::Descriptor came = acceptor.let_in(guests, SOCK_NONBLOCK);
-    if (came.get() < 0) return false;
-    guests.push_back({std::move(came)});
+    for (Joining& g : joining)
+      g.connected_at = std::chrono::steady_clock::now();  // however slow the test is, none has been here for long
+    comm::Descriptor accepted = acceptor.accept_connection(joining, SOCK_NONBLOCK);
+    if (accepted.get() < 0) return false;
+    joining.push_back({std::move(accepted)});
     return true;
   };
-  for (int i = 0; i < 64; ++i) EXPECT_TRUE(let_in()) << i;
-  EXPECT_FALSE(let_in());
-  guests[0].rank = 1;  // who has said which rank he is counts no more
-  EXPECT_TRUE(let_in());
-  EXPECT_FALSE(let_in());
+  for (int i = 0; i < 64; ++i) EXPECT_TRUE(connect()) << i;
+  EXPECT_FALSE(connect());
+  joining[0].rank = 1;  // an identified rank does not count
+  EXPECT_TRUE(connect());
+  EXPECT_FALSE(connect());
 }
 
 comm::NetworkPlan network_plan(int rank, int world, int port, double timeout) {

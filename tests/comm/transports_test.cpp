@@ -204,6 +204,18 @@ TEST_P(Engines, RefusesWhatNoRankMayAsk) {
   }
 }
 
+TEST_P(Engines, ACallThatIsRefusedEndsNeitherTheObjectNorTheJob) {
+  expect_well(by_engine(2, [](Comm& c) -> std::string {
+    int64_t one = 1;
+    if (c.rank() == 0) {
+      const Error e = testing::error_of([&] { c.all_reduce(&one, 1, DType::u8); });
+      if (e.kind() != ErrorKind::usage) return e.what();
+    }
+    c.all_reduce(&one, 1, DType::i64);
+    return one == 2 ? "" : cat("the sum is ", one);
+  }));
+}
+
 TEST(SharedMemory, RefusesRanksOfSeveralHosts) {
   const Error e = testing::error_of([] {
     comm::Launch l = launch_of(new_job(), 0, 4);

@@ -82,6 +82,42 @@ TEST(FrozenPart, TheGradientsOfTheRestAreThoseOfTheWhole) {
   EXPECT_NE(mean(), after) << "statistics of trained layers follow";
 }
 
+TEST(FrozenPart, OneSampleAloneHasTheFeaturesAndTheLogitsThatItHasInABatch) {
+  // Traces of one sample lack the views that change no shape there: of biases, of layers without an image around them.
+  std::vector<models::Model> networks;
+  for (const char* body : {
+           R"({"type":"Flatten"},{"name":"one","type":"Linear","out":8},{"type":"ReLU"},)",
+           R"({"name":"conv","type":"Conv2d","out":4,"kernel":8},{"type":"ReLU"},{"type":"Flatten"},)",
+           R"({"name":"conv","type":"Conv2d","out":4,"kernel":3},{"name":"bn","type":"BatchNorm2d"},{"type":"ReLU"},
+              {"type":"AdaptiveAvgPool2d","output":1},{"type":"Flatten"},{"name":"ln","type":"LayerNorm"},)",
+       }) {
+    networks.push_back(spec(cat(body, R"({"name":"fc","type":"Linear","out":5})")));
+  }
+  for (const models::Entry& e : models::registry()) {
+    for (const char* name : {"resnet20", "mobilenet_v2", "lenet", "mlp", "convnet"}) {
+      if (name == std::string(e.name)) networks.push_back(models::create(name, {.classes = 5, .size = {32, 32}}));
+    }
+  }
+  ASSERT_GE(networks.size(), 5u);
+  for (models::Model& model : networks) {
+    freeze(model, "backbone");
+    const nn::Evaluating evaluating(*model.net);
+    const FrozenPart part(model, model.input);
+    ASSERT_TRUE(part.exists()) << model.name << ": " << join(part.ends(), ", ");
+    const models::Model rest = part.rest();
+    auto whole = compile([&](const Tensor& x) { return (*model.net)(x); });
+    auto features = compile([&](const Tensor& x) { return part.features(x); });
+    auto logits = compile([&](const Tensor& f) { return (*rest.net)(f); });
+    Shape one = model.input.shape;
+    one.insert(0, 1);
+    const Array x = noise(one), f = features(x).array();
+    ASSERT_EQ(f.shape(), (Shape{1, part.width()})) << model.name;
+    const auto expected = whole(x).to_vector<float>(),
+               got = logits(f.reshaped({1, 1, part.width()})).to_vector<float>();
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-4 * (1 + std::fabs(expected[i])));
+  }
+}
+
 TEST(FrozenPart, EndsWhereSomethingPreventsItAndSaysWhat) {
   const auto ends = [](const models::Model& model, const std::string& frozen) {
     freeze(model, frozen);

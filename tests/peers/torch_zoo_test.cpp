@@ -293,9 +293,8 @@ TEST_P(TrainedFromFile, AHundredStepsGiveTheLossesOfPyTorch) {
         return loss;
       },
       CompileOptions{.deterministic = true});
-  ASSERT_EQ(want["losses"].size(), 100U);
-  const size_t calm = want["calm"];  // steps for which PyTorch's own losses in f32 and f64 agree
-  ASSERT_GE(calm, 1U);
+  const size_t calm = want["losses"].size();  // fewer than 100 where rounding makes PyTorch's own losses differ
+  ASSERT_GE(calm, 2U);
   double worst = 0;
   for (size_t s = 0; s < calm; ++s) {
     const Array x = batches.find(cat("x", s))->cast(model.input.dtype);
@@ -303,9 +302,9 @@ TEST_P(TrainedFromFile, AHundredStepsGiveTheLossesOfPyTorch) {
     worst = std::max(worst, std::fabs(loss - want["losses"][s].get<double>()));
     ASSERT_LT(worst, 1e-3) << "step " << s << " of " << name;
   }
-  EXPECT_NE(want["losses"][0], want["losses"][99]);
+  EXPECT_NE(want["losses"].front(), want["losses"].back());
   std::printf("%s: losses %.4f to %.4f, off by %.1e at most in %zu steps\n", name.c_str(),
-              want["losses"][0].get<double>(), want["losses"][99].get<double>(), worst, calm);
+              want["losses"].front().get<double>(), want["losses"].back().get<double>(), worst, calm);
 }
 INSTANTIATE_TEST_SUITE_P(Nets, TrainedFromFile, ::testing::ValuesIn(torch_nets()),
                          [](const auto& tested) { return tested.param; });

@@ -22,6 +22,8 @@ from draw import Draw
 
 # Functions whose results are no elements.
 WITHOUT_VALUES = {"broadcast_shapes", "can_cast", "finfo", "iinfo", "isdtype", "result_type", "__array_namespace_info__"}
+# Functions of the library that the standard lacks: its own tests check their values.
+OF_THE_LIBRARY = {"linalg.cond", "linalg.expm", "linalg.kron", "linalg.lstsq"}
 
 
 def uncovered():
@@ -29,7 +31,7 @@ def uncovered():
     names = [n for n in dir(f.xp) if callable(getattr(f.xp, n)) and not isinstance(getattr(f.xp, n), (type, f.dtype))]
     names += ["linalg." + n for n in dir(f.linalg) if not n.startswith("_") and n != "LinAlgError"]
     names += ["fft." + n for n in dir(f.fft) if not n.startswith("_")]
-    return sorted(set(names) - set(FAMILIES) - WITHOUT_VALUES)
+    return sorted(set(names) - set(FAMILIES) - WITHOUT_VALUES - OF_THE_LIBRARY)
 
 
 def main():

@@ -230,7 +230,7 @@ def factorized(d, name):
     need(condition > 1e4 or np.allclose(wide(sign), exact_sign, atol=1e-2), wide(sign), exact_sign)
 
 
-@family("linalg.matrix_norm", "linalg.vector_norm", "linalg.matrix_rank")
+@family("linalg.matrix_norm", "linalg.vector_norm", "linalg.norm", "linalg.matrix_rank")
 def norm(d, name):
     dtype = d.choice(FLOATS)
     x = d.view(dtype, d.shape(0, 1, 3) + tuple(int(n) for n in d.random.integers(1, 7, 2)), special=False)
@@ -241,6 +241,10 @@ def norm(d, name):
     if name == "linalg.vector_norm":
         order = d.choice((0, 1, 2, 3, np.inf, -np.inf))
         y, exact = f.linalg.vector_norm(f.asarray(x), ord=order), np.linalg.norm(x.ravel().astype("longdouble"), order)
+    elif name == "linalg.norm":
+        given = d.choice(({}, {"axis": -1, "ord": 1}, {"axis": -2}, {"axis": (-1, -2), "ord": 1, "keepdims": True}, {"axis": (-2, -1)}))
+        y, exact = f.linalg.norm(f.asarray(x), **given), np.linalg.norm(x.astype("float64"), **given)
+        need(y.shape == exact.shape, y.shape, exact.shape)
     else:
         order = d.choice(("fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf))
         y, exact = f.linalg.matrix_norm(f.asarray(x), ord=order), np.linalg.norm(x.astype("float64"), order, axis=(-2, -1))

@@ -427,6 +427,24 @@ TEST_F(Tables, ALearnerOfOnesOwnFitsInRoundsAndIsStoppedBetweenThem) {
   EXPECT_EQ(store::load_bundle(stopped.model_path).learner, "halfway");
 }
 
+// The number of Newton's steps is not known before the last one.
+TEST_F(Tables, AFitUntilItConvergesNamesItsTotalWithTheLastRoundOnly) {
+  struct Heard : train::Observer {
+    void on_epoch(const train::EpochReport& e) override { totals.push_back(e.train.epochs); }
+    std::vector<int64_t> totals;
+  } heard;
+  config_.model = "logistic";
+  train::train(config_, heard, {}, {"train"});
+  const size_t rounds = heard.totals.size();
+  ASSERT_GT(rounds, 1u);
+  EXPECT_EQ(heard.totals.back(), static_cast<int64_t>(rounds));
+  heard.totals.pop_back();
+  EXPECT_EQ(heard.totals, std::vector<int64_t>(rounds - 1, 0));
+  const std::string log = io::read_text(dir_ / "run/log.txt");
+  EXPECT_NE(log.find("round 1 loss "), std::string::npos) << log;
+  EXPECT_NE(log.find(cat("round ", rounds, "/", rounds, " loss ")), std::string::npos) << log;
+}
+
 TEST_F(Tables, WhatIsForNetsIsRefusedByName) {
   const auto refused = [&](const std::vector<std::string>& parts, auto change) {
     train::Config before = config_;
@@ -538,7 +556,7 @@ TEST_F(Tables, RowsAreServedByNamedInputsTablesAndObjects) {
   EXPECT_EQ(metadata.at("inputs")[0].at("datatype"), "FP64");
   EXPECT_EQ(metadata.at("inputs")[2].at("datatype"), "BYTES");
   EXPECT_EQ(nlohmann::json::parse(model.config()).at("input")[1].at("data_type"), "TYPE_FP64");
-  const auto card = nlohmann::json::parse(model.card());
+  const auto card = nlohmann::json::parse(model.page_json());
   EXPECT_EQ(card.at("kind"), "rows");
   EXPECT_EQ(card.at("fields")[0],
             nlohmann::json::parse(R"({"name": "length", "kind": "numbers", "categories": 0, "levels": []})"));

@@ -47,7 +47,8 @@ struct Example {
   }
 };
 
-LinearFit fitted(Link link, const store::RowShape& shape, const store::Rows& rows, int64_t classes, double lambda) {
+LinearFit fitted(store::RowLink link, const store::RowShape& shape, const store::Rows& rows, int64_t classes,
+                 double lambda) {
   const Design design(shape, rows);
   return fit_linear(link, design, rows, classes, lambda, [](const LinearFit&, bool) { return true; });
 }
@@ -59,12 +60,12 @@ void expect_near(const Array& got, const Doubles& need, double tolerance) {
 
 TEST(LinearFits, LeastSquaresIsThatOfScikitLearnWithItsErrors) {
   const Example e;
-  const LinearFit plain = fitted(Link::identity, e.shape, e.rows, 0, 0);
+  const LinearFit plain = fitted(store::RowLink::identity, e.shape, e.rows, 0, 0);
   expect_near(plain.intercepts, {3.6348000238339107}, 1e-10);
   expect_near(plain.weights, {0.843773555898, -2.542199103853, -0.073837477561, 0.708568395286}, 1e-10);
   expect_near(plain.errors, {0.092827813904, 0.092848031257, 0.092854238684, 0.227439082679, 0.227450367303}, 1e-10);
   EXPECT_EQ(plain.rank, 5);
-  const LinearFit ridge = fitted(Link::identity, e.shape, e.rows, 0, 3);
+  const LinearFit ridge = fitted(store::RowLink::identity, e.shape, e.rows, 0, 3);
   expect_near(ridge.intercepts, {3.6348000238339107}, 1e-10);
   expect_near(ridge.weights, {0.805779444919, -2.420681464179, -0.125131461601, 0.557068671812}, 1e-10);
 }
@@ -73,9 +74,9 @@ TEST(LinearFits, ARowCountsAsOftenAsItsWeightSays) {
   Example e;
   e.tell([](double v) { return v > 3 ? 1 : 0; });
   store::Rows classes = e.rows;
-  for (const Link link : {Link::identity, Link::logit}) {
+  for (const store::RowLink link : {store::RowLink::identity, store::RowLink::logistic}) {
     const Example values;
-    store::Rows rows = link == Link::logit ? classes : values.rows;
+    store::Rows rows = link == store::RowLink::logistic ? classes : values.rows;
     rows.weights = Array(DType::f32, {60});
     std::vector<int64_t> again;
     for (int64_t i = 0; i < 60; ++i) {
@@ -89,7 +90,7 @@ TEST(LinearFits, ARowCountsAsOftenAsItsWeightSays) {
     }();
     const auto fit = [&](const store::Rows& of) { return fitted(link, e.shape, of, 2, 0.5); };
     const LinearFit weighted = fit(rows), often = fit(repeated),
-                    plain = fit(link == Link::logit ? classes : values.rows);
+                    plain = fit(link == store::RowLink::logistic ? classes : values.rows);
     expect_near(weighted.weights, often.weights.to_vector<double>(), 1e-9);
     expect_near(weighted.intercepts, often.intercepts.to_vector<double>(), 1e-9);
     expect_near(weighted.errors, often.errors.to_vector<double>(), 1e-9);
@@ -103,12 +104,12 @@ TEST(LinearFits, LogisticRegressionIsThatOfScikitLearn) {
   std::sort(sorted.begin(), sorted.end());
   const double median = (sorted[29] + sorted[30]) / 2;
   e.tell([&](double v) { return v > median; });
-  const LinearFit two = fitted(Link::logit, e.shape, e.rows, 2, 1);
+  const LinearFit two = fitted(store::RowLink::logistic, e.shape, e.rows, 2, 1);
   expect_near(two.intercepts, {0.037159728328}, 1e-6);
   expect_near(two.weights, {0.369686987421, -2.777829603033, 0.497548183047, 0.198819183995}, 1e-6);
   EXPECT_GT(two.errors.data<double>()[0], 0);
   e.tell([](double v) { return v < 1.5 ? 0 : v < 5 ? 1 : 2; });
-  const LinearFit three = fitted(Link::softmax, e.shape, e.rows, 3, 2);
+  const LinearFit three = fitted(store::RowLink::softmax, e.shape, e.rows, 3, 2);
   expect_near(three.intercepts, {-0.779689402175, 0.79357771033, -0.013888308154}, 1e-5);
   expect_near(three.weights,
               {-0.736430106572, 1.715168610385, 0.163915396211, -0.081198126576, 0.083692138672, 0.097404098298,
@@ -120,20 +121,22 @@ TEST(LinearFits, PoissonRegressionIsThatOfScikitLearn) {
   Example e;
   for (size_t i = 0; i < 60; ++i)
     e.rows.labels.data<float>()[i] = static_cast<float>(std::round(std::exp(e.values[i] / 4)));
-  const LinearFit plain = fitted(Link::log, e.shape, e.rows, 0, 0);
+  const LinearFit plain = fitted(store::RowLink::exponential, e.shape, e.rows, 0, 0);
   expect_near(plain.intercepts, {0.9378952796013678}, 1e-6);
   expect_near(plain.weights, {0.209356975842, -0.615325871885, 0.009039040471, 0.201347235759}, 1e-6);
-  const LinearFit held = fitted(Link::log, e.shape, e.rows, 0, 2);
+  const LinearFit held = fitted(store::RowLink::exponential, e.shape, e.rows, 0, 2);
   expect_near(held.intercepts, {0.943436234788199}, 1e-6);
   expect_near(held.weights, {0.207069483216, -0.606871520715, 0.000830694085, 0.189190841917}, 1e-6);
   e.rows.labels.data<float>()[3] = -1;
-  expect_error(ErrorKind::data, {"expected none below 0"}, [&] { fitted(Link::log, e.shape, e.rows, 0, 0); });
+  expect_error(ErrorKind::data, {"expected none below 0"},
+               [&] { fitted(store::RowLink::exponential, e.shape, e.rows, 0, 0); });
 }
 
 TEST(LinearFits, ErrorsOfSoftmaxAreThoseOfTheLogisticFunctionForTwoClasses) {
   Example e;
   e.tell([](double v) { return v > 3; });
-  const LinearFit one = fitted(Link::logit, e.shape, e.rows, 2, 0), both = fitted(Link::softmax, e.shape, e.rows, 2, 0);
+  const LinearFit one = fitted(store::RowLink::logistic, e.shape, e.rows, 2, 0),
+                  both = fitted(store::RowLink::softmax, e.shape, e.rows, 2, 0);
   // Softmax halves the difference of two classes between them, and so its errors.
   for (int i = 0; i < 5; ++i) EXPECT_NEAR(both.errors.data<double>()[5 + i], one.errors.data<double>()[i] / 2, 1e-6);
   for (int i = 0; i < 4; ++i) EXPECT_NEAR(both.weights.data<double>()[4 + i], one.weights.data<double>()[i] / 2, 1e-6);
@@ -148,13 +151,13 @@ TEST(LinearFits, ColumnsThatDependOnEachOtherHaveTheAnswerOfLeastNorm) {
     wide.data<double>()[i * 4 + 3] = 2 * wide.data<double>()[i * 4];
   }
   e.rows.values = wide;
-  const LinearFit twice = fitted(Link::identity, e.shape, e.rows, 0, 0);
+  const LinearFit twice = fitted(store::RowLink::identity, e.shape, e.rows, 0, 0);
   EXPECT_EQ(twice.rank, 5);
   EXPECT_NEAR(twice.weights.data<double>()[0], 0.843773555898 / 2, 1e-9);
   EXPECT_NEAR(twice.weights.data<double>()[4], 0.843773555898 / 2, 1e-9);
   for (int64_t i = 0; i < twice.errors.numel(); ++i) EXPECT_EQ(twice.errors.data<double>()[i], 0);
   e.tell([](double v) { return v > 3; });
-  const LinearFit odds = fitted(Link::logit, e.shape, e.rows, 2, 0);
+  const LinearFit odds = fitted(store::RowLink::logistic, e.shape, e.rows, 2, 0);
   EXPECT_NEAR(odds.weights.data<double>()[0], odds.weights.data<double>()[4], 1e-6);
 }
 

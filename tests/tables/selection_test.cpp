@@ -264,7 +264,7 @@ TEST_F(Selection, ARunIsCountedAndComputedAsTheChosenLearnerDoes) {
   EXPECT_EQ(observer.pass, "epoch");
   EXPECT_EQ(compute("run"), "f32");
   EXPECT_NE(read_text(dir_ / "run/log.txt").find("epoch 1/2"), std::string::npos);
-  const ScopedEnvironment none("FREIGHT_XGBOOST", dir_ / "none.so");
+  const ScopedEnvironment none("FREIGHT_XGBOOST", "none");
   config_ = {};
   config_.data = dir_ / "flowers.csv";
   config_.model = "auto";
@@ -304,7 +304,7 @@ TEST_F(Selection, HalvingFindsTheBestOfManySettings) {
 }
 
 TEST_F(Selection, WithoutXgboostTheOthersAreComparedAndTheReasonIsTold) {
-  const ScopedEnvironment none("FREIGHT_XGBOOST", dir_ / "none.so");
+  const ScopedEnvironment none("FREIGHT_XGBOOST", "none");
   config_.model = "auto";
   const train::Result r = run();
   ASSERT_TRUE(r.comparison);
@@ -314,7 +314,7 @@ TEST_F(Selection, WithoutXgboostTheOthersAreComparedAndTheReasonIsTold) {
   EXPECT_GT(board.standings.back().mean, board.standings[0].mean);
   std::set<std::string> left_out;
   for (const std::string& reason : board.left_out) {
-    if (reason.find("none.so") != std::string::npos) left_out.insert(reason.substr(0, reason.find(':')));
+    if (reason.find("FREIGHT_XGBOOST=none") != std::string::npos) left_out.insert(reason.substr(0, reason.find(':')));
   }
   EXPECT_EQ(left_out, (std::set<std::string>{"forest", "gbdt"}));
   const store::Bundle bundle = store::load_bundle(r.model_path);
@@ -323,6 +323,16 @@ TEST_F(Selection, WithoutXgboostTheOthersAreComparedAndTheReasonIsTold) {
   EXPECT_EQ(m.scores.front().name, "log_loss") << "the metric of the comparison stands first";
   EXPECT_NEAR(m.scores.front().value, *r.test.metric, 1e-12);
   EXPECT_GT(*r.test.top1, 99.0);
+}
+
+TEST_F(Selection, ANamedXgboostThatIsNotThereIsAnErrorAndNotAReasonToSkipTrees) {
+  const std::string path = dir_ / "none.so";
+  config_.model = "auto";
+  config_.xgboost = path;
+  expect_error(ErrorKind::device, {"--xgboost", "there is no file " + path}, [&] { run(); });
+  config_.xgboost = "";
+  const ScopedEnvironment named("FREIGHT_XGBOOST", path);
+  expect_error(ErrorKind::device, {"FREIGHT_XGBOOST", "there is no file " + path}, [&] { run(); });
 }
 
 TEST_F(Selection, AutoFitsTheBestToAllRowsAndStoresItAsThatLearner) {
@@ -416,7 +426,7 @@ TEST_F(Selection, AStopKeepsTheBestSoFarAndSaysSo) {
 }
 
 TEST_F(Selection, ATimeThatIsOverLeavesTheFirstLearner) {
-  const ScopedEnvironment none("FREIGHT_XGBOOST", dir_ / "none.so");
+  const ScopedEnvironment none("FREIGHT_XGBOOST", "none");
   config_.model = "auto";
   config_.data = dir_ / "values.csv";
   config_.time_budget = "0.000001s";

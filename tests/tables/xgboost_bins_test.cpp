@@ -89,7 +89,7 @@ TEST_F(XgboostBins, BinsOfBatchesGiveTheTreesOfAMatrixThatHoldsAllCells) {
   library.check(library->XGDMatrixSetFloatInfo(whole.get(), "weight", weights.data(), weights.size()), "the weights");
   const std::string want = trees(library, whole, "binary:logistic");
   for (const int64_t cells : {int64_t{1}, int64_t{50}, int64_t{1} << 21}) {
-    const BinsAsked asked{.weights = weights, .threads = "1", .cells_at_once = cells};
+    const BinningOptions asked{.weights = weights, .threads = "1", .cells_at_once = cells};
     EXPECT_EQ(trees(library, binned_matrix(library, columns, rows.train, asked), "binary:logistic"), want)
         << cells << " cells at once";
   }
@@ -126,7 +126,7 @@ TEST_F(XgboostBins, GroupsOfARankingAreThoseOfAMatrixThatHoldsAllCells) {
   EXPECT_NE(trees(library, apart, "rank:ndcg"), want) << "all rows of one group show nothing";
   const std::vector<float> none;
   for (const int64_t at_once : {int64_t{2}, int64_t{66}, int64_t{1} << 21}) {
-    const BinsAsked asked{.weights = none, .threads = "1", .cells_at_once = at_once};
+    const BinningOptions asked{.weights = none, .threads = "1", .cells_at_once = at_once};
     EXPECT_EQ(trees(library, binned_matrix(library, columns, rows, asked), "rank:ndcg"), want) << at_once;
   }
 }
@@ -139,11 +139,11 @@ TEST_F(XgboostBins, RowsInFilesGiveTheTreesOfRowsInMemory) {
   const TreeColumns columns(rows.shape.columns, rows.train);
   std::vector<float> weights;
   for (int64_t i = 0; i < rows.train.count(); ++i) weights.push_back(1 + static_cast<float>(i % 3));
-  const BinsAsked at_once{.weights = weights, .threads = "1"};
+  const BinningOptions at_once{.weights = weights, .threads = "1"};
   const std::string want = trees(library, binned_matrix(library, columns, rows.train, at_once), "binary:logistic");
   for (const int64_t cells : {int64_t{100}, int64_t{1} << 21}) {
     const testing::TemporaryDir dir;
-    const BinsAsked asked{.weights = weights, .threads = "1", .cells_at_once = cells};
+    const BinningOptions asked{.weights = weights, .threads = "1", .cells_at_once = cells};
     {
       const XgboostHandle matrix = paged_matrix(library, columns, rows.train, asked, dir / "rows");
       EXPECT_EQ(trees(library, matrix, "binary:logistic"), want) << cells << " cells at once";

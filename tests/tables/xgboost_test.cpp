@@ -111,7 +111,7 @@ TEST(TreeLoss, IsThatOfTheObjective) {
 
 TEST(XgboostLibrary, WhatIsNoXgboostIsToldWithTheMend) {
   const TemporaryDir dir;
-  expect_error(ErrorKind::device, {"--xgboost", dir / "none.so", "no library can be loaded"},
+  expect_error(ErrorKind::device, {"--xgboost: no library can be loaded there: there is no file " + (dir / "none.so")},
                [&] { xgboost(dir / "none.so"); });
   io::write_file_atomic(dir / "text.so", std::string_view("no library"));
   expect_error(ErrorKind::device, {"text.so", "the loader refuses"}, [&] { xgboost(dir / "text.so"); });
@@ -123,7 +123,7 @@ TEST(XgboostLibrary, WhatIsNoXgboostIsToldWithTheMend) {
   ASSERT_FALSE(other.empty());
   expect_error(ErrorKind::device,
                {"--xgboost", other, "has no XGBoostVersion", "no XGBoost", "apt-get install libxgboost0",
-                "pip install xgboost-cpu"},
+                "pip install xgboost-cpu", "FREIGHT_XGBOOST (or by --xgboost of train)"},
                [&] { xgboost(other); });
   const freight::testing::ScopedEnvironment named("FREIGHT_XGBOOST", dir / "none.so");
   expect_error(ErrorKind::device, {"FREIGHT_XGBOOST", "none.so"}, [] { xgboost(); });

@@ -1,7 +1,8 @@
 """Modules: layers with PyTorch's names and defaults, and the class that networks are written with."""
 from .. import _hints
+from .._containers import ModuleDict, ModuleList, Sequential  # noqa: F401
 from .._layers import *  # noqa: F401,F403
-from .._module import AttentionLayer, Layer, Module, ModuleDict, ModuleList, RecurrentLayer, Sequential  # noqa: F401
+from .._module import AttentionLayer, Layer, Module, RecurrentLayer  # noqa: F401
 from .._parameter import Buffer, Parameter  # noqa: F401
 from .._transformer import Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer  # noqa: F401
 from . import functional  # noqa: F401

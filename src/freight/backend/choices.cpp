@@ -37,6 +37,7 @@ constexpr size_t kRoundsToLose = 20;
 // A neighbor has no extent that differs by a larger factor: what is faster for 8 rows says little about 1,000.
 constexpr double kFarthest = 8;
 
+constexpr char kDisturbed = '?';              // behind a candidate's name in the file, before the number of attempts
 constexpr size_t kMaxFile = size_t{8} << 20;  // of choices: some hundred thousand steps
 
 constexpr size_t kBehind = 64;              // bytes that kernels may read behind an operand
@@ -202,9 +203,15 @@ void* const* ZeroOperands::addresses() {
   return addresses_.data();
 }
 
-Choices::Choices(const std::string& file, double least_run) : path_(cache_path(file)), least_run_(least_run) {
+// Lines are "NAME STEP", or "NAME?ATTEMPTS STEP" where all measurements were disturbed.
+Choices::Choices(const std::string& file, double least_run, bool (*alone)())
+    : path_(cache_path(file)), least_run_(least_run), alone_(alone) {
   std::istringstream kept(read_cache(path_, kMaxFile));
-  for (std::string name, step; kept >> name && std::getline(kept >> std::ws, step);) found_[step] = name;
+  for (std::string name, step; kept >> name && std::getline(kept >> std::ws, step);) {
+    const size_t mark = std::min(name.find(kDisturbed), name.size());
+    std::string_view attempts = std::string_view(name).substr(std::min(mark + 1, name.size()));
+    found_[step] = {name.substr(0, mark), take_number<int>(attempts).value_or(0)};
+  }
 }
 
 void Choices::index(const std::string& step, const std::string& name) {
@@ -217,7 +224,7 @@ size_t Choices::nearest(const std::string& step, const std::vector<Candidate>& c
   const auto at_once = std::find_if(candidates.begin(), candidates.end(), [](const Candidate& c) { return c.guess; });
   if (at_once != candidates.end()) return static_cast<size_t>(at_once - candidates.begin());
   if (kinds_.empty()) {
-    for (const auto& [known, name] : found_) index(known, name);
+    for (const auto& [known, found] : found_) index(known, found.name);
   }
   const StepKind kind = kind_of(step);
   const auto alike = kinds_.find(kind.words);
@@ -246,9 +253,14 @@ size_t Choices::fastest(const std::string& step, const std::vector<Candidate>& c
   return chosen;
 }
 
+bool Choices::worth_another_attempt(const Found& found, const ChoiceRule* rule) const {
+  const bool may_measure = !rule || rule->unknown_ == ChoiceRule::Unknown::measured;
+  return may_measure && found.attempts > 0 && found.attempts < kMostAttempts && alone_();
+}
+
 size_t Choices::by_rule(const std::string& step, const std::vector<Candidate>& candidates, ChoiceRule* rule) {
-  if (const auto it = found_.find(step); it != found_.end()) {
-    if (const auto i = candidate_named(it->second, candidates)) return *i;
+  if (const auto it = found_.find(step); it != found_.end() && !worth_another_attempt(it->second, rule)) {
+    if (const auto i = candidate_named(it->second.name, candidates)) return *i;
   }
   const auto at_once = [](const Candidate& c) { return c.guess; };
   const bool waits = rule && (rule->unknown_ == ChoiceRule::Unknown::guessed ||
@@ -297,11 +309,12 @@ size_t Choices::measured(const std::string& step, const std::vector<Candidate>& 
   std::string times;
   for (const Runner& r : runners) times += cat(" ", candidates[r.candidate].name, " ", fixed(r.best() * 1e6, 1), " us");
   logging::debug(cat("tune ", step, ":", times));
-  found_[step] = candidates[winner->candidate].name;
-  if (!kinds_.empty()) index(step, found_[step]);
-  // What was found on a machine too busy to tell is not written down: the next process may see more.
-  if (!settled) return winner->candidate;
-  append_cache(path_, cat(found_[step], " ", step, "\n"), kMaxFile);
+  const std::string name = candidates[winner->candidate].name;
+  const int attempts = settled ? 0 : found_[step].attempts + 1;
+  found_[step] = {name, 0};  // this process measures it no more
+  if (!kinds_.empty()) index(step, name);
+  const std::string mark = settled ? "" : cat(kDisturbed, attempts);
+  append_cache(path_, cat(name, mark, " ", step, "\n"), kMaxFile);
   return winner->candidate;
 }
 

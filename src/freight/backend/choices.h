@@ -1,5 +1,7 @@
 // Choice between implementations of a step by measurement when a plan is made. What was found is kept in a file under
-// the cache directory, so that a second process plans at once and alike.
+// the cache directory, so that a second process plans at once and alike. What was found while other programs disturbed
+// the measurement is marked with the number of attempts so far: a later process measures again, up to kMostAttempts in
+// all, if no other program computes when it asks.
 #pragma once
 #include <functional>
 #include <map>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "freight/backend/backend.h"
+#include "freight/base/cpu_share.h"
 
 namespace freight {
 
@@ -82,9 +85,11 @@ class Choices {
     // It is made at once, where others take longer to make than a guess could gain: the guess is this one.
     bool guess = false;
   };
+  static constexpr int kMostAttempts = 3;
+
   // `file` of the cache directory: a line for each choice. A run should take `least_run` seconds: what is waited for
-  // behind it then does not count.
-  explicit Choices(const std::string& file, double least_run = 0);
+  // behind it then does not count. `alone` says if a measurement would be undisturbed now.
+  explicit Choices(const std::string& file, double least_run = 0, bool (*alone)() = CpuShare::alone);
   // The candidate that is fastest, measured or remembered; by a rule, or guessed. One that throws Error at once is
   // skipped. `step` names all that the choice depends on: what is computed, device, libraries, the kernels'
   // revision. `rule`: null where each step that is not known is measured.
@@ -100,10 +105,19 @@ class Choices {
   size_t nearest(const std::string& step, const std::vector<Candidate>& candidates);
   void index(const std::string& step, const std::string& name);
 
+  // A candidate's name. `attempts`: the measurements so far, all by other processes and all disturbed; 0 where the
+  // choice stands.
+  struct Found {
+    std::string name;
+    int attempts = 0;
+  };
+  bool worth_another_attempt(const Found& found, const ChoiceRule* rule) const;
+
   std::string path_;
   double least_run_;
+  bool (*alone_)();
   std::recursive_mutex mutex_;                // one is measured at a time; a candidate may choose among ways of its own
-  std::map<std::string, std::string> found_;  // name of the candidate by step
+  std::map<std::string, Found> found_;        // by step
   std::map<std::string, std::string> given_;  // those that hold for the process
   // Choices by the words of a step without its extents, made once somebody has looked for a neighbor.
   std::map<std::string, std::vector<Known>> kinds_;

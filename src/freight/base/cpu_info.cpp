@@ -68,6 +68,7 @@ void read_caches(CpuInfo& info) {
   for (int i = 0; i < 8; ++i) {
     const std::string at = cat("/sys/devices/system/cpu/cpu0/cache/index", i, "/");
     const std::string level = first_line(at + "level"), type = first_line(at + "type");
+    if (level.empty()) return;
     if (type == "Instruction") continue;
     const int64_t bytes = parse_size(first_line(at + "size"));
     if (level == "1") info.l1_bytes = bytes;
@@ -138,10 +139,14 @@ std::vector<int> allowed_processors() {
 }
 
 CpuInfo cpu_info() {
-  CpuInfo info;
-  info.model = "unknown";
-  read_cpuinfo(info);
-  read_caches(info);
+  static const CpuInfo kProcessor = [] {  // some fifty files, which do not change
+    CpuInfo info;
+    info.model = "unknown";
+    read_cpuinfo(info);
+    read_caches(info);
+    return info;
+  }();
+  CpuInfo info = kProcessor;
   read_memory(info);
   info.cores = std::max(1, static_cast<int>(allowed_processors().size()));
   return info;

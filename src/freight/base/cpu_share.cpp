@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
+#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <sstream>
@@ -282,6 +283,26 @@ void CpuShare::add_worker(int leader) { Monitor::the().workers().add(leader, ::g
 int CpuShare::of(int threads) {
   const double available = Monitor::the().available();
   return available >= threads ? threads : std::max(1, static_cast<int>(std::lround(available)));
+}
+
+int runnable_threads(const std::string& loadavg) {
+  std::istringstream in(loadavg);
+  double average = 0;
+  int runnable = 0;
+  for (int i = 0; i < 3; ++i) in >> average;
+  in >> runnable;
+  return runnable;
+}
+
+bool CpuShare::alone() {
+  int own = 0;
+  std::error_code none;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", none)) {
+    const std::string line = text_of((thread.path() / "stat").string());
+    const size_t state = line.rfind(')') + 2;  // behind the name in brackets
+    own += state < line.size() && line[state] == 'R';
+  }
+  return runnable_threads(text_of("/proc/loadavg")) <= own;
 }
 
 double CpuShare::others() { return Monitor::the().others(); }

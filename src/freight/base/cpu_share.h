@@ -22,6 +22,9 @@ std::optional<double> parse_quota(const std::string& cpu_max);
 // low priority (`nice`), which gives way by itself.
 double busy_ticks(const std::string& proc_stat, const std::vector<int>& processors);
 
+// Threads of the whole machine that compute or wait for a processor, of /proc/loadavg's text ("0.9 0.8 0.7 3/145 99").
+int runnable_threads(const std::string& loadavg);
+
 class CpuShare {
  public:
   // Says that compute threads are about to be used: starts the monitor, or wakes it. Cheap; called for every replay.
@@ -30,6 +33,8 @@ class CpuShare {
   static void add_worker(int leader);
   // How many of `threads` a region should use now: all of them while the machine is idle otherwise, at least one.
   static int of(int threads);
+  // True if no other program computes, or waits for a processor, at this moment.
+  static bool alone();
   // Processors that other programs used lately, and on average while plans ran: 0 before the first sample.
   static double others();
   static double average_others();

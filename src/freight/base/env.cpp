@@ -37,7 +37,7 @@ const std::vector<Variable>& variables() {
        ""},
       {"FREIGHT_CUDA_LIBS", "folders, separated by ':', that are searched first for NVIDIA's libraries", ""},
       {"FREIGHT_CUDA_GRAPH", "0: kernels are launched one by one, not as a CUDA graph", "", "0|1"},
-      {"FREIGHT_XGBOOST", "the libxgboost.so that fits and runs trees", "--xgboost"},
+      {"FREIGHT_XGBOOST", "the libxgboost.so that fits and runs trees; none: no trees", "--xgboost"},
       {"CUDA_VISIBLE_DEVICES", "the CUDA devices to use: numbers or UUIDs; empty or -1: none", ""},
       {"CUDA_DEVICE_ORDER", "order of CUDA devices; PCI_BUS_ID unless set", ""},
       {"CUDA_HOME", "a CUDA toolkit", ""},

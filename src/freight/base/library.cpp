@@ -53,11 +53,27 @@ std::string path_of(void* handle, const std::string& asked) {
   return cat(folder, "/", asked);
 }
 
+// Loads a file, or the library of that name in the loader's path.
+Library load(const std::string& path) {
+  Library l;
+  l.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (l.handle) {
+    std::atexit([] { g_leaving = true; });  // behind the library's own, so it runs before these
+    l.path = path_of(l.handle, path);
+    return l;
+  }
+  const std::string text = dlerror(), subject = starts_with(text, path) ? "" : path + ": ";
+  l.broken = !subject.empty() || text.find("No such file") == std::string::npos;
+  l.why = l.broken ? cat("the loader refuses ", subject, text) : cat("there is no file ", path);
+  return l;
+}
+
 }  // namespace
 
 bool leaving() { return g_leaving; }
 
 Library find_library(const std::vector<std::string>& names, LibraryKind kind) {
+  if (names.size() == 1 && names[0].find('/') != std::string::npos) return load(names[0]);
   const std::string named = kind == LibraryKind::system ? std::string() : env::get("FREIGHT_CUDA_LIBS");
   const std::vector<std::string> usual = usual_places(kind);
   std::vector<std::string> places = split(named, ':');
@@ -68,23 +84,17 @@ Library find_library(const std::vector<std::string>& names, LibraryKind kind) {
     for (const std::string& place : places) {
       if (place.empty()) continue;
       for (const std::string& path : place == kLoadersPath ? std::vector{name} : matching(cat(place, "/", name))) {
-        library.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (library.handle) {
-          std::atexit([] { g_leaving = true; });  // behind the library's own, so it runs before these
-          library.path = path_of(library.handle, path);
-          return library;
-        }
-        const std::string text = dlerror();
-        const bool missing = starts_with(text, path) && text.find("No such file") != std::string::npos;
-        if (!missing && path.find('*') == std::string::npos) broken.push_back(text);  // or a pattern without a match
+        library = load(path);
+        if (library.handle) return library;
+        if (library.broken && path.find('*') == std::string::npos)
+          broken.push_back(library.why);  // not a pattern without a match
       }
     }
   }
   const std::string first = cat("FREIGHT_CUDA_LIBS", named.empty() ? " (not set)" : "=" + named, ", ");
-  library.why = cat("found no ", join(names, " or "), ": looked in ", kind == LibraryKind::system ? "" : first,
-                    join(usual, ", "));
   library.broken = !broken.empty();
-  if (library.broken) library.why += cat("; the loader refuses: ", join(broken, "; "));
+  library.why = cat("found no ", join(names, " or "), ": looked in ", kind == LibraryKind::system ? "" : first,
+                    join(usual, ", "), library.broken ? "; " : "", join(broken, "; "));
   return library;
 }
 

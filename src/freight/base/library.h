@@ -25,7 +25,7 @@ enum class LibraryKind { system, driver, toolkit };  // the last two are NVIDIA'
 // True where the process is ending: the libraries' own statics may be gone, and what they made must be left alone.
 bool leaving();
 
-// The first of `names` ("libnvrtc.so.13", "libnvrtc.so.12") that loads.
+// The first of `names` ("libnvrtc.so.13", "libnvrtc.so.12") that loads; a single name with a slash is a path.
 Library find_library(const std::vector<std::string>& names, LibraryKind kind);
 
 // The functions that cuda/abi.h lists become pointers as members of a struct, and names.

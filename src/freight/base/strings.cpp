@@ -12,8 +12,7 @@ namespace {
 template <class Number>
 void append_number(std::string& out, Number v) {
   char buf[40];
-  auto r = std::to_chars(buf, buf + sizeof buf, v);
-  out.append(buf, r.ptr);
+  out.append(buf, std::to_chars(buf, buf + sizeof buf, v).ptr);
 }
 }  // namespace
 
@@ -49,10 +48,7 @@ std::string significant(double v, int digits) {
 std::string human_bytes(double bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   int u = 0;
-  while (bytes >= 1024.0 && u < 4) {
-    bytes /= 1024.0;
-    ++u;
-  }
+  for (; bytes >= 1024.0 && u < 4; ++u) bytes /= 1024.0;
   return cat(fixed(bytes, u == 0 ? 0 : 1), " ", kUnits[u]);
 }
 
@@ -84,10 +80,8 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
-bool ends_with(std::string_view text, std::string_view suffix) {
-  return text.size() >= suffix.size() && text.substr(text.size() - suffix.size()) == suffix;
-}
+bool starts_with(std::string_view text, std::string_view prefix) { return text.starts_with(prefix); }
+bool ends_with(std::string_view text, std::string_view suffix) { return text.ends_with(suffix); }
 
 namespace {
 // The optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbors.

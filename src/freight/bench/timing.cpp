@@ -101,6 +101,20 @@ Timed time_steps(const Workload& w, double seconds, Batches batches, int64_t lea
   return Runner(w.executable(), w.inputs(), w.results()).time(seconds, batches, least_runs);
 }
 
+double slow_step(const Workload& w, double seconds) {
+  constexpr size_t kFewest = 20;
+  const Runner runner(w.executable(), w.inputs(), w.results());
+  std::vector<double> times;
+  for (const auto start = Clock::now(); times.size() < kFewest || seconds_since(start) < seconds;) {
+    const auto begin = Clock::now();
+    runner.steps(1, Batches::resident);
+    times.push_back(seconds_since(begin));
+  }
+  const auto slow = times.begin() + static_cast<ptrdiff_t>(times.size() * 99 / 100);
+  std::nth_element(times.begin(), slow, times.end());
+  return *slow;
+}
+
 std::vector<double> time_plan_steps(const Workload& w, double seconds, int64_t least_runs) {
   const size_t count = w.plan().steps().size();
   std::vector<std::vector<double>> times(count);

@@ -16,6 +16,9 @@ struct Timed {
 // memory both kinds of batches are the same.
 Timed time_steps(const Workload& workload, double seconds, Batches batches, int64_t least_runs = 3);
 
+// The seconds that 99 of 100 steps do not exceed, each timed alone for about `seconds`, as requests to a server are.
+double slow_step(const Workload& workload, double seconds);
+
 // The median seconds of each plan step, with a timer around each. A device that works asynchronously is awaited after
 // each step. Steps that run only once are 0.
 std::vector<double> time_plan_steps(const Workload& workload, double seconds, int64_t least_runs = 2);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "freight/base/normal_draws.h"
 #include "freight/base/philox.h"
 #include "freight/models/loss.h"
 #include "freight/ops/neural.h"
@@ -30,7 +31,7 @@ Array random_inputs(const models::Model& model, int64_t batch, PhiloxStream& rng
     const auto tokens = static_cast<uint32_t>(std::max<int64_t>(model.vocabulary() - 1, 1));
     for (int64_t i = 0; i < x.numel(); ++i) x.data<int32_t>()[i] = static_cast<int32_t>(1 + rng.below(tokens));
   } else {
-    for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = rng.normal();
+    normal_draws(x.data<float>(), x.numel(), 0, 0, 0);
   }
   return x;
 }

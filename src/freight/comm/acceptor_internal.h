@@ -1,5 +1,5 @@
-// Acceptor: the listening end of a rendezvous on one host or over a network. Strangers may connect to it, too: more
-// than this process can have files open, and some that never say who they are.
+// Acceptor: the listening end of a rendezvous on one host or over a network. Other programs may connect to it, too:
+// more than this process can have files open, and some that never identify themselves.
 #pragma once
 #include <poll.h>
 #include <sys/resource.h>
@@ -16,14 +16,14 @@
 
 #include "freight/base/clock.h"
 #include "freight/base/strings.h"
-#include "freight/comm/process_internal.h"
+#include "freight/comm/descriptor_internal.h"
 
 namespace freight::comm {
 
 class Acceptor {
  public:
   // At most this many connections are kept that have not sent their rank yet.
-  static constexpr size_t kMostStrangers = 64;
+  static constexpr size_t kMostUnidentified = 64;
   // A rank greets as soon as it is connected. A connection that has not greeted by then is closed if others wait for
   // its place.
   static constexpr double kGraceSeconds = 0.25;
@@ -42,19 +42,19 @@ class Acceptor {
   }
 
   // Accepts a waiting connection; empty if there is none, or no room for it. `joining` are structs with the members
-  // `socket`, `rank` (-1 for strangers) and `came`, in the order in which they connected.
+  // `socket`, `rank` (-1 while unidentified) and `connected_at`, in the order in which they connected.
   template <class Joining>
-  Descriptor let_in(std::vector<Joining>& joining, int flags) {
-    const auto is_stranger = [](const Joining& g) { return g.rank < 0; };
-    const auto strangers = std::count_if(joining.begin(), joining.end(), is_stranger);
-    if (static_cast<size_t>(strangers) < kMostStrangers) {
-      Descriptor came(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | flags));
+  Descriptor accept_connection(std::vector<Joining>& joining, int flags) {
+    const auto is_unidentified = [](const Joining& g) { return g.rank < 0; };
+    const auto unidentified = std::count_if(joining.begin(), joining.end(), is_unidentified);
+    if (static_cast<size_t>(unidentified) < kMostUnidentified) {
+      Descriptor accepted(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | flags));
       const bool full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-      if (came.get() >= 0 || !full) return came;
+      if (accepted.get() >= 0 || !full) return accepted;
       out_of_files_ = errno == EMFILE;
     }
-    const auto first = std::find_if(joining.begin(), joining.end(), is_stranger);
-    if (first != joining.end() && seconds_since(first->came) > kGraceSeconds) {
+    const auto first = std::find_if(joining.begin(), joining.end(), is_unidentified);
+    if (first != joining.end() && seconds_since(first->connected_at) > kGraceSeconds) {
       joining.erase(first);
     } else {
       rest_from_ = Clock::now();

@@ -20,10 +20,10 @@ const char* to_string(Collective collective);
 // tree_sum.h, which depends on W alone: every rank has the same bits, in every run.
 //
 // Errors, after each of which the job is over for this object, so that later calls throw the same:
-//   usage      ranks call different collectives, or with other counts, types or roots; both calls are named.
-//              A type that cannot be added, a negative count or a root that is no rank
+//   usage      ranks call different collectives, or with other counts, types or roots; both calls are named
 //   peer_lost  a rank ended, gave up by abort(), or did not come within the timeout; it is named
-// where() of an error names rank, step and host of the thrower, op() its collective.
+// A type that cannot be added, a negative count or a root that is no rank is Error(usage), too, but ends nothing: other
+// ranks never see that call. where() of an error names rank, step and host of the thrower, op() its collective.
 class Comm {
  public:
   virtual ~Comm() = default;

@@ -9,7 +9,7 @@
 #include "freight/base/error.h"
 #include "freight/base/library.h"
 #include "freight/comm/gloo_library_internal.h"
-#include "freight/comm/process_internal.h"
+#include "freight/comm/signal_guards_internal.h"
 
 namespace freight::comm {
 

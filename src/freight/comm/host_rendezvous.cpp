@@ -23,8 +23,9 @@
 #include "freight/base/usage.h"
 #include "freight/base/version.h"
 #include "freight/comm/acceptor_internal.h"
-#include "freight/comm/missing_ranks_internal.h"
-#include "freight/comm/process_internal.h"
+#include "freight/comm/joined_ranks_internal.h"
+#include "freight/comm/network_address_internal.h"
+#include "freight/comm/rendezvous_cancel_internal.h"
 
 namespace freight::comm {
 
@@ -45,7 +46,6 @@ struct Answer {
 
 constexpr int kMostRanks = 1024;  // on one host
 
-bool is_cancelled(const HostRendezvousPlan& plan) { return plan.cancelled && plan.cancelled(); }
 // The seconds, of `left`, until the next check.
 double until_asked(const HostRendezvousPlan& plan, double left) {
   return plan.cancelled ? std::min(left, kCancelCheckSeconds) : left;
@@ -103,6 +103,14 @@ Hello hello_of(const HostRendezvousPlan& plan) {
   return h;
 }
 
+RankIdentity identity_of(const Hello& h, pid_t process) {
+  return {.rank = h.rank,
+          .world = h.world,
+          .version = std::string(h.version.data(), ::strnlen(h.version.data(), h.version.size())),
+          .layout_size = h.bytes,
+          .process = cat("process ", process)};
+}
+
 // Sends the answer to a rank, with the memory file and the process numbers unless it is an error.
 bool send_answer(int socket, const Answer& answer, const std::vector<int>& processes, int file) {
   std::array<iovec, 2> parts = {
@@ -127,34 +135,33 @@ bool send_answer(int socket, const Answer& answer, const std::vector<int>& proce
 struct JoiningRank {
   Descriptor socket;
   ucred who{};
-  Clock::time_point came = Clock::now();
+  Clock::time_point connected_at = Clock::now();
   int rank = -1;  // -1: it has not sent its rank yet
 };
 
 // Rank 0: collects the other ranks.
-class Host {
+class RankZero {
  public:
-  explicit Host(const HostRendezvousPlan& plan)
-      : plan_(plan), came_(static_cast<size_t>(plan.world)), processes_(static_cast<size_t>(plan.world)) {
-    came_[0] = true;
+  explicit RankZero(const HostRendezvousPlan& plan)
+      : plan_(plan), joined_(identity_of(hello_of(plan), ::getpid())), processes_(static_cast<size_t>(plan.world)) {
     processes_[0] = ::getpid();
   }
 
   HostRendezvous run() {
     if (plan_.world > 1) listen();
     const auto start = Clock::now();
-    while (arrived_ < plan_.world) {
+    while (!joined_.complete()) {
       const double left = plan_.timeout - seconds_since(start);
-      if (left <= 0) refuse(ErrorKind::peer_lost, missing_ranks(came_, plan_.timeout) + acceptor_.shortage());
+      if (left <= 0) refuse(ErrorKind::peer_lost, joined_.missing(plan_.timeout) + acceptor_.shortage());
       if (is_cancelled(plan_)) refuse(ErrorKind::peer_lost, kCancelled);
       look(until_asked(plan_, left));
     }
-    // Strangers, and connections that still wait, must not hold file descriptors that the job needs.
-    std::erase_if(guests_, [](const JoiningRank& g) { return g.rank < 0; });
+    // Unidentified and waiting connections must not hold file descriptors that the job needs.
+    std::erase_if(joining_, [](const JoiningRank& joining) { return joining.rank < 0; });
     acceptor_.close();
     Descriptor file = memory_file(plan_.bytes);
-    for (const JoiningRank& g : guests_) {
-      if (!send_answer(g.socket.get(), Answer{}, processes_, file.get())) lost(g);
+    for (const JoiningRank& joining : joining_) {
+      if (!send_answer(joining.socket.get(), Answer{}, processes_, file.get())) lost(joining);
     }
     return {.file = file.release(), .processes = processes_};
   }
@@ -177,55 +184,42 @@ class Host {
 
   void look(double seconds) {
     std::vector<pollfd> all = {acceptor_.entry()};
-    for (const JoiningRank& g : guests_) all.push_back({.fd = g.socket.get(), .events = POLLIN, .revents = 0});
+    for (const JoiningRank& joining : joining_)
+      all.push_back({.fd = joining.socket.get(), .events = POLLIN, .revents = 0});
     if (::poll(all.data(), all.size(), acceptor_.patience(seconds)) <= 0) return;
     for (size_t i = 1; i < all.size(); ++i) {
-      if (all[i].revents != 0) hear(guests_[i - 1]);
+      if (all[i].revents != 0) receive_hello(joining_[i - 1]);
     }
-    std::erase_if(guests_, [](const JoiningRank& g) { return g.socket.get() < 0; });
-    if (all[0].revents != 0) let_in();
+    std::erase_if(joining_, [](const JoiningRank& joining) { return joining.socket.get() < 0; });
+    if (all[0].revents != 0) accept_connection();
   }
 
-  void let_in() {
-    JoiningRank g;
-    g.socket = acceptor_.let_in(guests_, 0);
-    if (g.socket.get() < 0) return;
-    g.who = user_of(g.socket.get());
-    if (g.who.uid == ::geteuid()) guests_.push_back(std::move(g));
+  void accept_connection() {
+    JoiningRank joining;
+    joining.socket = acceptor_.accept_connection(joining_, 0);
+    if (joining.socket.get() < 0) return;
+    joining.who = user_of(joining.socket.get());
+    if (joining.who.uid == ::geteuid()) joining_.push_back(std::move(joining));
   }
 
-  void hear(JoiningRank& g) {
+  void receive_hello(JoiningRank& joining) {
     Hello h{};
-    const ssize_t n = ::recv(g.socket.get(), &h, sizeof(h), MSG_DONTWAIT);
+    const ssize_t n = ::recv(joining.socket.get(), &h, sizeof(h), MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (g.rank > 0) lost(g);                     // a rank sends nothing more: its connection was closed
+    if (joining.rank > 0) lost(joining);         // a rank sends nothing more: its connection was closed
     if (n != static_cast<ssize_t>(sizeof(h))) {  // it ended before it sent its rank, or is not a process of ours
-      g.socket = Descriptor();
+      joining.socket = Descriptor();
       return;
     }
-    const Hello mine = hello_of(plan_);
-    if (h.version != mine.version || h.bytes != mine.bytes) {
-      h.version.back() = 0;
-      refuse(ErrorKind::usage, cat("rank ", h.rank, " runs Freight ", h.version.data(), ", rank 0 runs ", version(),
-                                   ": expected the same program for all ranks"));
-    }
-    if (h.world != plan_.world) {
-      refuse(ErrorKind::usage,
-             cat("rank ", h.rank, " was started with ", h.world, " ranks, rank 0 with ", plan_.world));
-    }
-    const auto r = static_cast<size_t>(h.rank);
-    if (r >= came_.size()) refuse(ErrorKind::usage, cat("got rank ", h.rank, " of ", plan_.world));
-    if (came_[r]) {
-      refuse(ErrorKind::usage, cat("two processes claim to be rank ", h.rank, ": ", processes_[r], " and ", g.who.pid));
-    }
-    g.rank = h.rank;
-    came_[r] = true;
-    processes_[r] = g.who.pid;
-    ++arrived_;
+    if (const std::string why = joined_.add(identity_of(h, joining.who.pid)); !why.empty())
+      refuse(ErrorKind::usage, why);
+    joining.rank = h.rank;
+    processes_[static_cast<size_t>(h.rank)] = joining.who.pid;
   }
 
-  [[noreturn]] void lost(const JoiningRank& g) {
-    refuse(ErrorKind::peer_lost, cat("rank ", g.rank, " (process ", g.who.pid, ") ended before all ranks had joined"));
+  [[noreturn]] void lost(const JoiningRank& joining) {
+    refuse(ErrorKind::peer_lost,
+           cat("rank ", joining.rank, " (process ", joining.who.pid, ") ended before all ranks had joined"));
   }
 
   // Sends the error to all ranks that have connected, and throws it.
@@ -233,22 +227,21 @@ class Host {
     Answer a{};
     a.kind = static_cast<int32_t>(kind);
     std::strncpy(a.text.data(), text.c_str(), a.text.size() - 1);
-    for (const JoiningRank& g : guests_) send_answer(g.socket.get(), a, {}, -1);
+    for (const JoiningRank& joining : joining_) send_answer(joining.socket.get(), a, {}, -1);
     throw Error(kind, "rendezvous", text, cat("rank 0 of ", plan_.world, ", host ", host_name()));
   }
 
   const HostRendezvousPlan& plan_;
   Acceptor acceptor_;
-  std::vector<JoiningRank> guests_;
-  std::vector<bool> came_;      // by rank: whether it has connected
-  std::vector<int> processes_;  // their process numbers, by rank
-  int arrived_ = 1;
+  std::vector<JoiningRank> joining_;
+  JoinedRanks joined_;
+  std::vector<int> processes_;  // process numbers by rank
 };
 
 // Each other rank: sends its number and waits for the answer.
-class Visitor {
+class OtherRank {
  public:
-  explicit Visitor(const HostRendezvousPlan& plan) : plan_(plan), start_(Clock::now()) {}
+  explicit OtherRank(const HostRendezvousPlan& plan) : plan_(plan), start_(Clock::now()) {}
 
   HostRendezvous run() {
     connect();
@@ -333,7 +326,7 @@ class Visitor {
 HostRendezvous rendezvous_on_host(const HostRendezvousPlan& plan) {
   need_between("rendezvous", "ranks on one host", plan.world, 1, kMostRanks);
   FREIGHT_CHECK(plan.rank >= 0 && plan.rank < plan.world);
-  return plan.rank == 0 ? Host(plan).run() : Visitor(plan).run();
+  return plan.rank == 0 ? RankZero(plan).run() : OtherRank(plan).run();
 }
 
 }  // namespace freight::comm

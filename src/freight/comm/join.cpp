@@ -16,9 +16,10 @@
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/base/usage.h"
+#include "freight/comm/network_address_internal.h"
 #include "freight/comm/network_comm.h"
 #include "freight/comm/network_rendezvous.h"
-#include "freight/comm/process_internal.h"
+#include "freight/comm/proof_internal.h"
 #include "freight/comm/shared_memory.h"
 
 namespace freight::comm {
@@ -26,11 +27,6 @@ namespace freight::comm {
 namespace {
 
 constexpr size_t kLeastToken = 16, kMostToken = 4096;
-
-std::string stripped(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
-  return text;
-}
 
 // Reads the token from a file. Refuses a file that other users can read: it would not be secret.
 std::string token_in(const std::string& path, int file) {
@@ -43,7 +39,8 @@ std::string token_in(const std::string& path, int file) {
   std::string text(kMostToken, '\0');
   const ssize_t n = ::read(file, text.data(), text.size());
   if (n < 0) fail(ErrorKind::runtime, excerpt(path), "cannot be read: ", std::strerror(errno));
-  return stripped(text.substr(0, static_cast<size_t>(n)));
+  text.resize(static_cast<size_t>(n));
+  return text.erase(text.find_last_not_of("\n\r \t") + 1);
 }
 
 // Writes the file under another name first and links it, since other ranks wait for the name and must never read half a
@@ -51,7 +48,7 @@ std::string token_in(const std::string& path, int file) {
 void make_token_file(const std::string& path) {
   const std::string part = cat(path, ".", static_cast<int64_t>(::getpid()));
   const Descriptor file(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  const std::string token = new_secret() + "\n";
+  const std::string token = new_token() + "\n";
   const bool written = file.get() >= 0 &&
                        ::write(file.get(), token.data(), token.size()) == static_cast<ssize_t>(token.size()) &&
                        ::fsync(file.get()) == 0 && (::link(part.c_str(), path.c_str()) == 0 || errno == EEXIST);

@@ -49,10 +49,6 @@ constexpr Names kOpenMpi = {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD
                             "OMPI_COMM_WORLD_LOCAL_SIZE"};
 constexpr Names kPmi = {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
 
-bool is_loopback(const std::string& host) {
-  return host.empty() || host == "localhost" || host == "::1" || starts_with(host, "127.");
-}
-
 // A launcher that does not count the ranks of each host has all of them on this one, unless the address of the
 // rendezvous says otherwise.
 void guess_local(const Names& n, Launch& l) {
@@ -61,7 +57,7 @@ void guess_local(const Names& n, Launch& l) {
                                    " may count machines; start the processes of a machine by torchrun, or set ",
                                    n.local_rank, " and ", n.local_world));
   }
-  if (l.world > 1 && !is_loopback(l.master_address)) {
+  if (l.world > 1 && !l.master_address.empty() && !is_loopback(l.master_address)) {
     refuse_unset(n.local_rank, cat(", and MASTER_ADDR is '", excerpt(l.master_address), "': which of the ", l.world,
                                    " processes are on this host? Set ", n.local_rank, " and ", n.local_world));
   }
@@ -185,6 +181,8 @@ void require_agreement(const Launch& inner, const Launch& outer) {
 }
 
 }  // namespace
+
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || starts_with(host, "127."); }
 
 Launch read_launch_environment() {
   const std::string rank_process = env::get("FREIGHT_RANK_PROCESS");

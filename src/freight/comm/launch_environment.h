@@ -22,6 +22,9 @@ struct Launch {
 // Python has started inherit its variables, and run alone as well (FREIGHT_RANK_PROCESS).
 Launch read_launch_environment();
 
+// True for "localhost" and addresses that other hosts do not reach.
+bool is_loopback(const std::string& host);
+
 // Expands Slurm's lists of hosts: "node[01-03,7],login" is node01, node02, node03, node7, login. Several brackets in a
 // name multiply, and the last varies fastest. Throws Error(usage) that names `variable` for a list in another form, or
 // of more than 65,536 hosts.

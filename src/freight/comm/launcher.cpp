@@ -28,7 +28,9 @@
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
 #include "freight/base/printable.h"
-#include "freight/comm/process_internal.h"
+#include "freight/comm/descriptor_internal.h"
+#include "freight/comm/process_watch_internal.h"
+#include "freight/comm/proof_internal.h"
 
 extern char** environ;
 
@@ -147,7 +149,7 @@ struct Process {
 
 class Job {
  public:
-  explicit Job(const LaunchOptions& options) : options_(options), name_(new_secret()), port_(free_port()) {
+  explicit Job(const LaunchOptions& options) : options_(options), name_(new_token()), port_(free_port()) {
     if (options.command.empty() || options.world < 1) {
       fail(ErrorKind::usage, "launcher", "expected at least one of both, got ", options.world, " processes of ",
            options.command.size(), " words of a command");
@@ -364,7 +366,7 @@ class Job {
   }
 
   const LaunchOptions& options_;
-  const std::string name_, token_ = new_secret();
+  const std::string name_, token_ = new_token();
   const int port_;  // of the rendezvous of ranks that do not share memory
   CaughtSignals signals_;
   std::vector<Process> processes_;  // by rank

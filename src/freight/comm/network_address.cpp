@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -109,6 +110,11 @@ Resolved resolve_host(const std::string& host, int port) {
   }
   if (r.all.empty()) r.why = "it has no address";
   return r;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
 SocketAddress interface_address(const std::string& interface, int family) {

@@ -1,4 +1,4 @@
-// Addresses of hosts and of this host's interfaces, and non-blocking sends and receives.
+// The name of this host, addresses of hosts and of this host's interfaces, and non-blocking sends and receives.
 #pragma once
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -6,9 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "freight/comm/process_internal.h"
+#include "freight/comm/descriptor_internal.h"
 
 namespace freight::comm {
+
+// The name of this host for messages: "box17".
+std::string host_name();
 
 struct SocketAddress {
   sockaddr_storage storage{};

@@ -16,7 +16,8 @@
 #include "freight/base/clock.h"
 #include "freight/comm/call_internal.h"
 #include "freight/comm/gloo_mesh_internal.h"
-#include "freight/comm/process_internal.h"
+#include "freight/comm/network_address_internal.h"
+#include "freight/comm/signal_guards_internal.h"
 #include "freight/comm/watchdog.h"
 
 namespace freight::comm {

@@ -23,9 +23,10 @@
 #include "freight/base/usage.h"
 #include "freight/base/version.h"
 #include "freight/comm/acceptor_internal.h"
-#include "freight/comm/missing_ranks_internal.h"
+#include "freight/comm/joined_ranks_internal.h"
 #include "freight/comm/network_address_internal.h"
 #include "freight/comm/proof_internal.h"
+#include "freight/comm/rendezvous_cancel_internal.h"
 
 namespace freight::comm {
 
@@ -35,8 +36,6 @@ using Clock = std::chrono::steady_clock;
 
 // Seconds that a connection has to send its greeting: it may not come from a rank.
 constexpr double kGreetingSeconds = 10;
-
-bool is_cancelled(const NetworkPlan& plan) { return plan.cancelled && plan.cancelled(); }
 
 struct Greeting {
   std::array<char, 8> magic = kMagic;
@@ -56,7 +55,8 @@ struct RosterEntry {
   int32_t process = 0;
 };
 
-constexpr const char *kVisitorSays = "rank", *kHostSays = "host";
+// The roles of the senders in their proofs.
+constexpr const char *kRoleOfRank = "rank", *kRoleOfRankZero = "host";
 
 std::string joined_endpoints(const std::vector<std::string>& endpoints, int rank) {
   size_t size = 0;
@@ -102,23 +102,28 @@ struct TcpJoiningRank {
   Descriptor socket;
   std::string address, inbox;
   Nonce challenge{};
-  Clock::time_point came = Clock::now();
+  Clock::time_point connected_at = Clock::now();
   int rank = -1;  // -1: it has not sent its rank yet
-  Greeting said{};
+  Greeting greeting{};
   std::string endpoints;
 };
 
 // Rank 0: collects the other ranks.
-class TcpHost {
+class TcpRankZero {
  public:
-  TcpHost(const NetworkPlan& plan, const MakeEndpoints& make_endpoints) : plan_(plan) {
+  TcpRankZero(const NetworkPlan& plan, const MakeEndpoints& make_endpoints) : plan_(plan) {
     listen();
     endpoints_ = joined_endpoints(make_endpoints(address_.text()), 0);
+    joined_ = JoinedRanks({.rank = 0,
+                           .world = plan.world,
+                           .version = version(),
+                           .layout_size = static_cast<uint64_t>(endpoint_bytes()),
+                           .process = cat("process ", ::getpid(), " on host ", host_name())});
   }
 
   NetworkRendezvous run() {
     const auto start = Clock::now();
-    while (arrived_ < plan_.world) {
+    while (!joined_->complete()) {
       const double left = plan_.timeout - seconds_since(start);
       if (left <= 0) refuse(ErrorKind::peer_lost, missing());
       if (is_cancelled(plan_)) refuse(ErrorKind::peer_lost, kCancelled);
@@ -129,15 +134,15 @@ class TcpHost {
     rendezvous.peers.resize(ranks());
     rendezvous.peers[0] = {.host = host_name(), .address = address_.text(), .process = ::getpid(), .endpoint = {}};
     const std::string roster = roster_of_all();
-    for (TcpJoiningRank& g : guests_) {
-      if (g.rank < 0) continue;
-      welcome(g, roster);
-      const auto r = static_cast<size_t>(g.rank);
-      rendezvous.peers[r] = {.host = text_in(g.said.host),
-                             .address = g.address,
-                             .process = g.said.process,
-                             .endpoint = endpoint_of(g.endpoints, endpoint_bytes(), 0)};
-      rendezvous.sockets[r] = std::move(g.socket);
+    for (TcpJoiningRank& joining : joining_) {
+      if (joining.rank < 0) continue;
+      welcome(joining, roster);
+      const auto r = static_cast<size_t>(joining.rank);
+      rendezvous.peers[r] = {.host = text_in(joining.greeting.host),
+                             .address = joining.address,
+                             .process = joining.greeting.process,
+                             .endpoint = endpoint_of(joining.endpoints, endpoint_bytes(), 0)};
+      rendezvous.sockets[r] = std::move(joining.socket);
     }
     return rendezvous;
   }
@@ -173,85 +178,78 @@ class TcpHost {
 
   void look(double seconds) {
     std::vector<pollfd> all = {acceptor_.entry()};
-    for (const TcpJoiningRank& g : guests_) all.push_back({.fd = g.socket.get(), .events = POLLIN, .revents = 0});
+    for (const TcpJoiningRank& joining : joining_)
+      all.push_back({.fd = joining.socket.get(), .events = POLLIN, .revents = 0});
     ::poll(all.data(), all.size(), acceptor_.patience(seconds));
     for (size_t i = 1; i < all.size(); ++i) {
-      TcpJoiningRank& g = guests_[i - 1];
-      if (all[i].revents != 0) hear(g);
-      if (g.rank < 0 && seconds_since(g.came) > kGreetingSeconds) g.socket = Descriptor();
+      TcpJoiningRank& joining = joining_[i - 1];
+      if (all[i].revents != 0) receive_greeting(joining);
+      if (joining.rank < 0 && seconds_since(joining.connected_at) > kGreetingSeconds) joining.socket = Descriptor();
     }
-    std::erase_if(guests_, [](const TcpJoiningRank& g) { return g.socket.get() < 0; });
-    if (all[0].revents != 0) let_in();
+    std::erase_if(joining_, [](const TcpJoiningRank& joining) { return joining.socket.get() < 0; });
+    if (all[0].revents != 0) accept_connection();
   }
 
-  void let_in() {
-    TcpJoiningRank g;
-    g.socket = acceptor_.let_in(guests_, SOCK_NONBLOCK);
-    if (g.socket.get() < 0) return;
-    send_at_once(g.socket.get());
-    g.address = other_end(g.socket.get()).text();
-    g.challenge = new_nonce();
-    if (send_bytes(g.socket.get(), bytes_in(Challenge{.nonce = g.challenge}), 0)) guests_.push_back(std::move(g));
+  void accept_connection() {
+    TcpJoiningRank joining;
+    joining.socket = acceptor_.accept_connection(joining_, SOCK_NONBLOCK);
+    if (joining.socket.get() < 0) return;
+    send_at_once(joining.socket.get());
+    joining.address = other_end(joining.socket.get()).text();
+    joining.challenge = new_nonce();
+    if (send_bytes(joining.socket.get(), bytes_in(Challenge{.nonce = joining.challenge}), 0))
+      joining_.push_back(std::move(joining));
   }
 
   // Receives a greeting, possibly in parts. A connection that sends anything else, or does not know the token, is
   // closed without delaying the others.
-  void hear(TcpJoiningRank& g) {
-    if (g.rank > 0) {  // a rank sends nothing more: its connection was closed
+  void receive_greeting(TcpJoiningRank& joining) {
+    if (joining.rank > 0) {  // a rank sends nothing more: its connection was closed
       char byte = 0;
-      const ssize_t n = ::recv(g.socket.get(), &byte, 1, 0);
-      if (n >= 0 || (errno != EAGAIN && errno != EINTR)) lost(g);
+      const ssize_t n = ::recv(joining.socket.get(), &byte, 1, 0);
+      if (n >= 0 || (errno != EAGAIN && errno != EINTR)) lost(joining);
       return;
     }
-    bool there = receive_some(g.socket.get(), g.inbox, sizeof(Greeting));
-    if (there && g.inbox.size() < sizeof(Greeting)) return;
+    bool there = receive_some(joining.socket.get(), joining.inbox, sizeof(Greeting));
+    if (there && joining.inbox.size() < sizeof(Greeting)) return;
     size_t whole = 0;
     if (there) {
-      std::memcpy(&g.said, g.inbox.data(), sizeof(Greeting));
-      there = g.said.magic == kMagic && g.said.world >= 1 && g.said.world <= kMostNetworkRanks &&
-              g.said.endpoint_bytes >= 1 && g.said.endpoint_bytes <= static_cast<int>(kMostEndpointBytes);
-      whole = sizeof(Greeting) + static_cast<size_t>(g.said.world) * static_cast<size_t>(g.said.endpoint_bytes);
+      std::memcpy(&joining.greeting, joining.inbox.data(), sizeof(Greeting));
+      there = joining.greeting.magic == kMagic && joining.greeting.world >= 1 &&
+              joining.greeting.world <= kMostNetworkRanks && joining.greeting.endpoint_bytes >= 1 &&
+              joining.greeting.endpoint_bytes <= static_cast<int>(kMostEndpointBytes);
+      whole = sizeof(Greeting) +
+              static_cast<size_t>(joining.greeting.world) * static_cast<size_t>(joining.greeting.endpoint_bytes);
     }
-    there = there && receive_some(g.socket.get(), g.inbox, whole);
-    if (there && g.inbox.size() < whole) return;
+    there = there && receive_some(joining.socket.get(), joining.inbox, whole);
+    if (there && joining.inbox.size() < whole) return;
     if (!there) {
-      g.socket = Descriptor();
+      joining.socket = Descriptor();
       return;
     }
-    g.endpoints = g.inbox.substr(sizeof(Greeting));
-    if (proves(g.said, g.endpoints, plan_.token, kVisitorSays, g.challenge)) return accept_rank(g);
+    joining.endpoints = joining.inbox.substr(sizeof(Greeting));
+    if (proves(joining.greeting, joining.endpoints, plan_.token, kRoleOfRank, joining.challenge))
+      return accept_rank(joining);
     if (wrong_token_.empty()) {  // warns once, since the process may retry
-      wrong_token_ = g.address;
+      wrong_token_ = joining.address;
       logging::warn(
-          cat("rendezvous: a process on ", g.address, " does not have the token of this job and was rejected"));
+          cat("rendezvous: a process on ", joining.address, " does not have the token of this job and was rejected"));
     }
-    answer(g, ErrorKind::usage,
+    answer(joining, ErrorKind::usage,
            "it was given a different token: expected the same FREIGHT_TOKEN or --token-file for all ranks");
-    g.socket = Descriptor();
+    joining.socket = Descriptor();
   }
 
   // Accepts a rank that knows the token.
-  void accept_rank(TcpJoiningRank& g) {
-    const std::string who = cat("rank ", g.said.rank, " on host ", text_in(g.said.host));
-    if (text_in(g.said.version) != version() || g.said.endpoint_bytes != endpoint_bytes()) {
-      refuse(ErrorKind::usage, cat(who, " runs Freight ", text_in(g.said.version), ", rank 0 on host ", host_name(),
-                                   " runs ", version(), ": expected the same program for all ranks"));
-    }
-    if (g.said.world != plan_.world) {
-      refuse(ErrorKind::usage, cat(who, " was started with ", g.said.world, " ranks, rank 0 with ", plan_.world));
-    }
-    if (g.said.rank < 0 || g.said.rank >= plan_.world) {
-      refuse(ErrorKind::usage, cat("expected one of 0 to ", plan_.world - 1, ", got ", who));
-    }
-    const auto r = static_cast<size_t>(g.said.rank);
-    if (r == 0 || by_rank_[r]) {
-      refuse(ErrorKind::usage, cat("two processes claim to be rank ", r, ": ", r == 0 ? host_name() : names_[r],
-                                   " and process ", g.said.process, " on host ", text_in(g.said.host)));
-    }
-    by_rank_[r] = true;
-    names_[r] = cat("process ", g.said.process, " on host ", text_in(g.said.host));
-    g.rank = g.said.rank;
-    ++arrived_;
+  void accept_rank(TcpJoiningRank& joining) {
+    const std::string why = joined_->add(
+        {.rank = joining.greeting.rank,
+         .world = joining.greeting.world,
+         .version = text_in(joining.greeting.version),
+         .layout_size = static_cast<uint64_t>(joining.greeting.endpoint_bytes),
+         .process = cat("process ", joining.greeting.process, " on host ", text_in(joining.greeting.host))});
+    if (!why.empty()) refuse(ErrorKind::usage, why);
+    joining.rank = joining.greeting.rank;
   }
 
   int endpoint_bytes() const { return static_cast<int>(endpoints_.size() / ranks()); }
@@ -266,12 +264,12 @@ class TcpHost {
     put_text(all[0].host, host_name());
     put_text(all[0].address, address_.text());
     all[0].process = ::getpid();
-    for (const TcpJoiningRank& g : guests_) {
-      if (g.rank < 0) continue;
-      RosterEntry& e = all[static_cast<size_t>(g.rank)];
-      e.host = g.said.host;
-      put_text(e.address, g.address);
-      e.process = g.said.process;
+    for (const TcpJoiningRank& joining : joining_) {
+      if (joining.rank < 0) continue;
+      RosterEntry& e = all[static_cast<size_t>(joining.rank)];
+      e.host = joining.greeting.host;
+      put_text(e.address, joining.address);
+      e.process = joining.greeting.process;
     }
     std::string text;
     for (const RosterEntry& e : all) text += bytes_in(e);
@@ -279,65 +277,61 @@ class TcpHost {
   }
 
   // Sends a rank the list of ranks and the endpoints that they made for it.
-  void welcome(const TcpJoiningRank& g, const std::string& roster) {
+  void welcome(const TcpJoiningRank& joining, const std::string& roster) {
     std::vector<std::string> endpoints(ranks());
-    endpoints[0] = endpoint_of(endpoints_, endpoint_bytes(), g.rank);
-    for (const TcpJoiningRank& other : guests_) {
+    endpoints[0] = endpoint_of(endpoints_, endpoint_bytes(), joining.rank);
+    for (const TcpJoiningRank& other : joining_) {
       if (other.rank >= 0)
-        endpoints[static_cast<size_t>(other.rank)] = endpoint_of(other.endpoints, endpoint_bytes(), g.rank);
+        endpoints[static_cast<size_t>(other.rank)] = endpoint_of(other.endpoints, endpoint_bytes(), joining.rank);
     }
     std::string rest = roster;
     for (const std::string& c : endpoints) rest += c;
     Welcome w;
-    prove(w, rest, plan_.token, kHostSays, g.said.nonce);
-    if (!send_bytes(g.socket.get(), bytes_in(w) + rest, kGreetingSeconds)) lost(g);
+    prove(w, rest, plan_.token, kRoleOfRankZero, joining.greeting.nonce);
+    if (!send_bytes(joining.socket.get(), bytes_in(w) + rest, kGreetingSeconds)) lost(joining);
   }
 
-  void answer(const TcpJoiningRank& g, ErrorKind kind, const std::string& text) const {
+  void answer(const TcpJoiningRank& joining, ErrorKind kind, const std::string& text) const {
     Welcome w;
     w.kind = static_cast<int32_t>(kind);
     put_text(w.text, text);
-    prove(w, "", plan_.token, kHostSays, g.said.nonce);
-    send_bytes(g.socket.get(), bytes_in(w), 1);
+    prove(w, "", plan_.token, kRoleOfRankZero, joining.greeting.nonce);
+    send_bytes(joining.socket.get(), bytes_in(w), 1);
   }
 
-  [[noreturn]] void lost(const TcpJoiningRank& g) {
-    refuse(ErrorKind::peer_lost, cat("rank ", g.rank, " (process ", g.said.process, " on host ", text_in(g.said.host),
-                                     ") ended before all ranks had joined"));
+  [[noreturn]] void lost(const TcpJoiningRank& joining) {
+    refuse(ErrorKind::peer_lost, cat("rank ", joining.rank, " (process ", joining.greeting.process, " on host ",
+                                     text_in(joining.greeting.host), ") ended before all ranks had joined"));
   }
 
   std::string missing() const {
-    std::vector<bool> came = by_rank_;
-    came[0] = true;  // this process
-    std::string text = cat(missing_ranks(came, plan_.timeout), " to host ", host_name(), " (", address_.text(),
-                           "), port ", address_.port());
+    std::string text = cat(joined_->missing(plan_.timeout), " to host ", host_name(), " (", address_.text(), "), port ",
+                           address_.port());
     if (!wrong_token_.empty()) text += cat("; a process on ", wrong_token_, " has another token");
     return text + acceptor_.shortage();
   }
 
   // Sends the error to all ranks that have connected, and throws it.
   [[noreturn]] void refuse(ErrorKind kind, const std::string& text) {
-    for (const TcpJoiningRank& g : guests_) {
-      if (!g.endpoints.empty()) answer(g, kind, text);
+    for (const TcpJoiningRank& joining : joining_) {
+      if (!joining.endpoints.empty()) answer(joining, kind, text);
     }
     throw Error(kind, "rendezvous", text, cat("rank 0 of ", plan_.world, ", host ", host_name()));
   }
 
   const NetworkPlan& plan_;
-  std::vector<bool> by_rank_ = std::vector<bool>(ranks());              // by rank: whether it has joined
-  std::vector<std::string> names_ = std::vector<std::string>(ranks());  // the processes of these ranks, for messages
-  std::string wrong_token_;  // the address of the first process that did not know the token
+  std::optional<JoinedRanks> joined_;  // empty until it listens
+  std::string wrong_token_;            // the address of the first process that did not know the token
   SocketAddress address_;
   Acceptor acceptor_;
   std::string endpoints_;  // rank 0's endpoints for the others
-  std::vector<TcpJoiningRank> guests_;
-  int arrived_ = 1;
+  std::vector<TcpJoiningRank> joining_;
 };
 
 // Each other rank: greets and waits for the welcome.
-class TcpVisitor {
+class TcpOtherRank {
  public:
-  TcpVisitor(const NetworkPlan& plan, const MakeEndpoints& make_endpoints)
+  TcpOtherRank(const NetworkPlan& plan, const MakeEndpoints& make_endpoints)
       : plan_(plan), make_endpoints_(make_endpoints), start_(Clock::now()) {}
 
   NetworkRendezvous run() {
@@ -345,9 +339,9 @@ class TcpVisitor {
       connect();
       if (endpoints_.empty()) endpoints_ = joined_endpoints(make_endpoints_(own_end(socket_.get()).text()), plan_.rank);
       if (std::optional<NetworkRendezvous> met = greet()) return std::move(*met);
-      // Rank 0 has ended, or closed the connection to make room when many strangers connected; in that case it still
+      // Rank 0 has ended, or closed the connection to make room when many programs connected; in that case it still
       // listens.
-      sent_away_ = true;
+      disconnected_ = true;
     }
   }
 
@@ -364,9 +358,9 @@ class TcpVisitor {
 
   // Empty if rank 0 closed the connection.
   std::optional<NetworkRendezvous> greet() {
-    const auto challenge = take<Challenge>();
+    const auto challenge = receive_struct<Challenge>();
     if (!challenge) return std::nullopt;
-    if (challenge->magic != kMagic) stranger();
+    if (challenge->magic != kMagic) refuse_listener();
     Greeting g;
     put_text(g.version, version());
     g.rank = plan_.rank;
@@ -375,14 +369,14 @@ class TcpVisitor {
     g.endpoint_bytes = static_cast<int32_t>(endpoint_bytes());
     put_text(g.host, host_name());
     g.nonce = new_nonce();
-    prove(g, endpoints_, plan_.token, kVisitorSays, challenge->nonce);
+    prove(g, endpoints_, plan_.token, kRoleOfRank, challenge->nonce);
     if (!send_bytes(socket_.get(), bytes_in(g) + endpoints_, plan_.timeout)) return std::nullopt;
-    const auto w = take<Welcome>();
+    const auto w = receive_struct<Welcome>();
     if (!w) return std::nullopt;
     if (w->kind != 0) throw Error(kind_of(*w), "rendezvous", text_in(w->text), where());
     const auto rest = receive(ranks() * (sizeof(RosterEntry) + endpoint_bytes()));
     if (!rest) return std::nullopt;
-    if (!proves(*w, *rest, plan_.token, kHostSays, g.nonce)) stranger();
+    if (!proves(*w, *rest, plan_.token, kRoleOfRankZero, g.nonce)) refuse_listener();
     return rendezvous_of(*rest);
   }
 
@@ -413,9 +407,9 @@ class TcpVisitor {
   void connect() {
     constexpr auto kAgain = std::chrono::milliseconds(50);
     std::string why;
-    if (sent_away_) std::this_thread::sleep_for(kAgain);
+    if (disconnected_) std::this_thread::sleep_for(kAgain);
     while (!try_all(why)) {
-      if (sent_away_ && why == kNobodyListens) ended();
+      if (disconnected_ && why == kNobodyListens) ended();
       if (is_cancelled(plan_)) throw_lost(kCancelled);
       if (seconds_since(start_) > plan_.timeout) {
         throw_lost(
@@ -423,7 +417,7 @@ class TcpVisitor {
       }
       std::this_thread::sleep_for(kAgain);
     }
-    if (sent_away_ && seconds_since(start_) > plan_.timeout) ended();
+    if (disconnected_ && seconds_since(start_) > plan_.timeout) ended();
     send_at_once(socket_.get());
   }
 
@@ -455,7 +449,7 @@ class TcpVisitor {
   }
 
   template <class T>
-  std::optional<T> take() {
+  std::optional<T> receive_struct() {
     const auto bytes = receive(sizeof(T));
     if (!bytes) return std::nullopt;
     T value;
@@ -482,7 +476,7 @@ class TcpVisitor {
     throw Error(ErrorKind::peer_lost, "rendezvous", text, where());
   }
   [[noreturn]] void ended() const { throw_lost(cat(rank_zero(), " ended before all ranks had joined")); }
-  [[noreturn]] void stranger() const {
+  [[noreturn]] void refuse_listener() const {
     throw Error(ErrorKind::usage, "rendezvous",
                 cat("the process that listens at ", place(), " does not know the token of this job: expected the same ",
                     "FREIGHT_TOKEN or --token-file for all ranks, and another MASTER_PORT where it is another program"),
@@ -494,7 +488,7 @@ class TcpVisitor {
   const Clock::time_point start_;
   std::string tried_;      // the last address that was tried
   std::string endpoints_;  // this rank's endpoints for the others
-  bool sent_away_ = false;
+  bool disconnected_ = false;
   Descriptor socket_;
 };
 
@@ -503,7 +497,7 @@ class TcpVisitor {
 NetworkRendezvous rendezvous_on_network(const NetworkPlan& plan, const MakeEndpoints& make_endpoints) {
   need_between("rendezvous", "ranks", plan.world, 1, kMostNetworkRanks);
   FREIGHT_CHECK(plan.rank >= 0 && plan.rank < plan.world && !plan.token.empty());
-  return plan.rank == 0 ? TcpHost(plan, make_endpoints).run() : TcpVisitor(plan, make_endpoints).run();
+  return plan.rank == 0 ? TcpRankZero(plan, make_endpoints).run() : TcpOtherRank(plan, make_endpoints).run();
 }
 
 std::string listening_address(const NetworkPlan& plan) { return place_of(plan).text(); }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "freight/comm/process_internal.h"
+#include "freight/comm/descriptor_internal.h"
 
 namespace freight::comm {
 

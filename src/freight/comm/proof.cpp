@@ -10,12 +10,29 @@
 
 namespace freight::comm {
 
-Nonce new_nonce() {
-  Nonce n{};
-  if (::getrandom(n.data(), n.size(), 0) != static_cast<ssize_t>(n.size())) {
+namespace {
+
+template <size_t N>
+std::array<unsigned char, N> random_bytes() {
+  std::array<unsigned char, N> bytes{};
+  if (::getrandom(bytes.data(), N, 0) != static_cast<ssize_t>(N)) {
     fail(ErrorKind::runtime, "rendezvous", "the system returns no random numbers: ", std::strerror(errno));
   }
-  return n;
+  return bytes;
+}
+
+}  // namespace
+
+Nonce new_nonce() { return random_bytes<std::tuple_size_v<Nonce>>(); }
+
+std::string new_token() {
+  std::string text;
+  constexpr const char* kDigits = "0123456789abcdef";
+  for (const unsigned char b : random_bytes<16>()) {
+    text += kDigits[b >> 4];
+    text += kDigits[b & 15];
+  }
+  return text;
 }
 
 Proof proof_of(const std::string& token, const char* who, const Nonce& asked, const std::string& said) {

@@ -19,8 +19,9 @@ struct Challenge {
   Nonce nonce{};
 };
 
-// Throws Error(runtime) if the system provides no random numbers.
+// Both throw Error(runtime) if the system provides no random numbers.
 Nonce new_nonce();
+std::string new_token();  // 32 hexadecimal digits
 // HMAC-SHA256 (RFC 2104) of the sender's role, the nonce of the other end and the message.
 Proof proof_of(const std::string& token, const char* who, const Nonce& asked, const std::string& said);
 bool is_same(const Proof& a, const Proof& b);  // takes the same time wherever they differ

@@ -18,10 +18,13 @@
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/comm/call_internal.h"
+#include "freight/comm/descriptor_internal.h"
+#include "freight/comm/futex_internal.h"
 #include "freight/comm/host_rendezvous.h"
-#include "freight/comm/process_internal.h"
+#include "freight/comm/network_address_internal.h"
+#include "freight/comm/process_watch_internal.h"
 #include "freight/comm/shared_layout_internal.h"
-#include "freight/comm/stream_internal.h"
+#include "freight/comm/streaming_stores_internal.h"
 #include "freight/comm/tree_sum.h"
 
 namespace freight::comm {

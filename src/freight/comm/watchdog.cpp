@@ -15,8 +15,9 @@
 
 #include "freight/base/log.h"
 #include "freight/comm/call_internal.h"
+#include "freight/comm/descriptor_internal.h"
 #include "freight/comm/network_address_internal.h"
-#include "freight/comm/process_internal.h"
+#include "freight/comm/signal_guards_internal.h"
 
 namespace freight::comm {
 
@@ -203,13 +204,13 @@ void Watchdog::read_all() {
       if (m.kind == MessageKind::left) {
         connection.open = false;  // a rank that still waits for it learns so from the transport
       } else {
-        hear(rank_of(i), m);
+        handle_message(rank_of(i), m);
       }
     }
   }
 }
 
-void Watchdog::hear(int other, const Message& message) {
+void Watchdog::handle_message(int other, const Message& message) {
   if (message.kind == MessageKind::fault) {
     constexpr int kLast = static_cast<int>(ErrorKind::verification);
     const bool known = message.error >= 1 && message.error <= kLast;

@@ -64,7 +64,7 @@ class Watchdog {
   void watch();
   void tick();
   void read_all();
-  void hear(int other, const Message& message);
+  void handle_message(int other, const Message& message);
   void beat();
   void look_for_slow_ranks();
   void declare_lost(int other, const std::string& how);

@@ -44,7 +44,7 @@ class RowWriter {
   }
 
   // Predictions of sums f32 (N, groups), under the name of the output.
-  void answer(RowLink link, const std::string& sums, const std::string& output) {
+  void apply_link(RowLink link, const std::string& sums, const std::string& output) {
     switch (link) {
       case RowLink::identity: emit("Identity", {sums}, {}, {}, output); return;
       case RowLink::exponential: emit("Exp", {sums}, {}, {}, output); return;
@@ -265,8 +265,8 @@ std::vector<std::string> write_rows(const store::Bundle& bundle, Model& model) {
   const std::vector<double> origins = origins_of(bundle);
   if (forest) model.trees = true;
   const std::string sums = forest ? sums_of_trees(*forest, w) : sums_of_products(*linear, origins, w);
-  if (forest) w.answer(forest->link, sums, output);
-  if (linear) w.answer(linear->link, sums, output);
+  if (forest) w.apply_link(forest->link, sums, output);
+  if (linear) w.apply_link(linear->link, sums, output);
   std::vector<std::string> notes;
   std::string said;
   for (size_t i = 0; i < origins.size(); ++i) {

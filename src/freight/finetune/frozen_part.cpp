@@ -24,7 +24,7 @@ struct Pass {
   std::shared_ptr<trace::Trace> tape;
   Value x, output;
   std::vector<std::pair<Value, double>> auxiliary;  // results of auxiliary heads, and their weights
-  ByValue<Dependence> depends;
+  ByValue<Dependence> depends;                      // of several samples
   std::vector<Value> features;
 
   const Graph& graph() const { return tape->graph(); }
@@ -46,6 +46,33 @@ bool can_be_kept(const Type& type) {
   return type.dtype == DType::f32 || type.dtype == DType::i32 || type.dtype == DType::boolean;
 }
 
+[[noreturn]] void refuse_other_operations(const models::Model& model) {
+  fail(ErrorKind::usage, "--feature-cache", model.name, " computes a batch of one sample by other operations than a ",
+       "larger one: expected the same for all; --feature-cache off computes frozen layers in each epoch");
+}
+
+// The value of `one`, a trace of one sample, for each value of `several`, a trace of more. `one` lacks views that
+// change no shape there, such as broadcasts along the samples: their value is what they read.
+ByValue<Value> values_of_one(const models::Model& model, const Graph& several, const Graph& one) {
+  ByValue<Value> at(several, Value{});
+  auto next = one.nodes.begin();
+  for (const Node& n : several.nodes) {
+    const auto reads_as_next = [&] {
+      return std::equal(n.inputs.begin(), n.inputs.end(), next->inputs.begin(), next->inputs.end(),
+                        [&](Value a, Value b) { return at[a] == b; });
+    };
+    if (next != one.nodes.end() && next->op == n.op && reads_as_next()) {
+      for (size_t i = 0; i < n.outputs.size(); ++i) at[n.outputs[i]] = next->outputs[i];
+      ++next;
+    } else {
+      if (info(n.op).kind != OpKind::view) refuse_other_operations(model);
+      at[n.out()] = at[n.inputs[0]];
+    }
+  }
+  if (next != one.nodes.end()) refuse_other_operations(model);
+  return at;
+}
+
 Pass pass_of(const models::Model& model, const Type& sample, int64_t n) {
   Pass p;
   p.tape = std::make_shared<trace::Trace>(trace::Trace::Mode::compile);
@@ -61,6 +88,13 @@ Pass pass_of(const models::Model& model, const Type& sample, int64_t n) {
       p.auxiliary.emplace_back(p.tape->value_of(head.output), head.weight);
   }
   const Graph& g = p.graph();
+  if (n < kSamples) {
+    // Of one sample no shape shows which axis has the samples.
+    const Pass several = pass_of(model, sample, kSamples);
+    const ByValue<Value> here = values_of_one(model, several.graph(), g);
+    for (const Value v : several.features) p.features.push_back(here[v]);
+    return p;
+  }
   const auto leaf_dependence = [&](Value leaf) {
     for (const trace::StateUse& s : p.tape->states()) {
       if (!(s.leaf == leaf)) continue;
@@ -69,12 +103,7 @@ Pass pass_of(const models::Model& model, const Type& sample, int64_t n) {
     }
     return Dependence::constant;  // an array that the network has
   };
-  if (n >= kSamples) {
-    p.depends = dependences_of(g, p.x, n, leaf_dependence);
-  } else {
-    // Of one sample no shape shows which axis has the samples. A trace of two has the same nodes.
-    p.depends = pass_of(model, sample, kSamples).depends;
-  }
+  p.depends = dependences_of(g, p.x, n, leaf_dependence);
   ByValue<bool> read(g, false);
   for (const Node& node : g.nodes) {
     const bool inside = std::all_of(node.outputs.begin(), node.outputs.end(), [&](Value v) { return p.fixed(v); });

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <libdeflate.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -50,6 +51,17 @@ bool has_something(int fd, const std::string& path) {
   const auto stop = g_stop.load();
   if (stop && stop()) fail(ErrorKind::runtime, path, "stopped while waiting for what is written to this pipe");
   return false;
+}
+
+// For so many bytes, on pages of the system's large size where it has them: it would need about as long to make the
+// small pages of a large block as libdeflate to fill them.
+Bytes on_large_pages(size_t size) {
+  constexpr size_t kSmallPage = 4096, kLargePage = size_t{2} << 20;
+  Bytes bytes(size);
+  if (size < 2 * kLargePage) return bytes;
+  uint8_t* const page = bytes.data() + kSmallPage - reinterpret_cast<uintptr_t>(bytes.data()) % kSmallPage;
+  madvise(page, static_cast<size_t>(bytes.data() + size - page), MADV_HUGEPAGE);  // a hint
+  return bytes;
 }
 
 struct Decompressor {
@@ -257,7 +269,7 @@ namespace {
 // Room for what a file unpacks to.
 Bytes unpacked(size_t size, const std::string& name) {
   need_memory(static_cast<double>(size), name, "its bytes, unpacked,");
-  return reading(name, [&] { return Bytes(size); });
+  return reading(name, [&] { return on_large_pages(size); });
 }
 }  // namespace
 

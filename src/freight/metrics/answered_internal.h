@@ -2,7 +2,9 @@
 // or column by column where a row has several labels or values.
 #pragma once
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -79,12 +81,21 @@ class Answered {
     return ascending_;
   }
 
+  // The negative logarithm of the probability of each row's class; computed when first asked for.
+  const std::vector<double>& losses() const {
+    for (int64_t i = static_cast<int64_t>(losses_.size()); i < n_; ++i) {
+      losses_.push_back(-std::log(static_cast<double>(std::max(row(i)[label(i)], std::numeric_limits<float>::min()))));
+    }
+    return losses_;
+  }
+
   // The figure of each query, which is computed when first asked for.
   const std::vector<double>& by_query(const std::string& name, int64_t top,
                                       double (*of)(std::vector<RankedRow>, int64_t)) const {
-    const auto [at, fresh] = by_query_.try_emplace(name);
-    for (size_t q = 0; fresh && q < queries_.size(); ++q) at->second.push_back(of(queries_[q], top));
-    return at->second;
+    if (const auto known = by_query_.find(name); known != by_query_.end()) return known->second;
+    std::vector<double>& figures = by_query_[name];
+    for (const std::vector<RankedRow>& query : queries_) figures.push_back(of(query, top));
+    return figures;
   }
 
  private:
@@ -123,6 +134,7 @@ class Answered {
   Times weights_;
   std::vector<std::vector<RankedRow>> queries_;
   mutable std::vector<int64_t> ascending_;
+  mutable std::vector<double> losses_;
   mutable std::map<std::string, std::vector<double>> by_query_;
 };
 

@@ -14,6 +14,7 @@
 #include "freight/base/parse_number.h"
 #include "freight/base/philox.h"
 #include "freight/base/strings.h"
+#include "freight/base/threads.h"
 #include "freight/base/usage.h"
 #include "freight/metrics/answered_internal.h"
 #include "freight/metrics/curves.h"
@@ -190,9 +191,7 @@ std::optional<double> accuracy(const Answered& a, const Times& times, const Metr
   return mean_of(a, times, [&](int64_t i) { return a.predicted(i) == a.label(i) ? 1.0 : 0.0; });
 }
 std::optional<double> log_loss(const Answered& a, const Times& times, const Metric&) {
-  return mean_of(a, times, [&](int64_t i) {
-    return -std::log(static_cast<double>(std::max(a.row(i)[a.label(i)], std::numeric_limits<float>::min())));
-  });
+  return mean_of(a, times, [&losses = a.losses()](int64_t i) { return losses[static_cast<size_t>(i)]; });
 }
 
 std::optional<double> rmse(const Answered& a, const Times& times, const Metric&) {
@@ -454,22 +453,37 @@ bool needs_draws(By by) {
   return by == By::unit || by == By::signed_unit || by == By::positive || by == By::below_one || by == By::middle;
 }
 
-// The figures of the whole set, by metric, for samples that were drawn with replacement by a fixed seed.
+// How often each unit counts in a sample of all units that is drawn with replacement by a fixed seed.
+Times drawn_times(const Answered& answered, int64_t draw) {
+  const int64_t n = answered.units();
+  Times times(static_cast<size_t>(n));
+  Philox4 block{};
+  for (int64_t i = 0; i < n; ++i) {  // random_uniform(0, draw, 0, i), of which a block has four
+    if (i % 4 == 0) block = philox(0, static_cast<uint64_t>(i / 4), static_cast<uint64_t>(draw));
+    const auto u = static_cast<double>(uniform_from_bits(block.v[i % 4]));
+    const auto at_row = static_cast<size_t>(std::min(static_cast<int64_t>(u * static_cast<double>(n)), n - 1));
+    times[at_row] += answered.weights()[at_row];
+  }
+  return times;
+}
+
+// The figures of the whole set, by metric, for such samples. `at` has computed each figure before, so that it refuses
+// nothing here and what the answers keep for all samples is there.
 template <class F>
 std::vector<std::vector<double>> drawn_figures(const Answered& answered, const std::vector<std::string>& names,
                                                int draws, F at) {
-  std::vector<std::vector<double>> drawn(names.size());
-  const int64_t n = answered.units();
-  for (int draw = 0; draw < draws; ++draw) {
-    Times times(static_cast<size_t>(n));
-    for (int64_t i = 0; i < n; ++i) {
-      const auto u = static_cast<double>(random_uniform(0, static_cast<uint64_t>(draw), 0, static_cast<uint64_t>(i)));
-      const auto at_row = static_cast<size_t>(std::min(static_cast<int64_t>(u * static_cast<double>(n)), n - 1));
-      times[at_row] += answered.weights()[at_row];
-    }
+  std::vector<std::vector<std::optional<double>>> figures(names.size());
+  for (auto& of_metric : figures) of_metric.resize(static_cast<size_t>(draws));
+  parallel_for(draws, [&](int64_t draw) {
+    const Times times = drawn_times(answered, draw);
     for (size_t s = 0; s < names.size(); ++s) {
-      if (!needs_draws(row_of_metric(names[s]).interval)) continue;
-      if (const std::optional<double> value = at(names[s], times)) drawn[s].push_back(*value);
+      if (needs_draws(row_of_metric(names[s]).interval)) figures[s][static_cast<size_t>(draw)] = at(names[s], times);
+    }
+  });
+  std::vector<std::vector<double>> drawn(names.size());
+  for (size_t s = 0; s < names.size(); ++s) {
+    for (const std::optional<double>& value : figures[s]) {
+      if (value) drawn[s].push_back(*value);
     }
   }
   return drawn;
@@ -565,9 +579,11 @@ std::vector<Score> scores_by(const std::vector<std::string>& names, const Answer
     metric.name = name;
     return figure_of(row_of_metric(name), answered, times, metric);
   };
+  std::vector<std::optional<double>> values;
+  for (const std::string& name : names) values.push_back(at(name, answered.weights()));
   const auto drawn = drawn_figures(answered, names, options.draws, at);
   for (size_t s = 0; s < names.size(); ++s) {
-    const std::optional<double> value = at(names[s], answered.weights());
+    const std::optional<double>& value = values[s];
     if (!value) continue;
     const MetricRow& row = row_of_metric(names[s]);
     Score score{.name = names[s], .value = *value, .low = *value, .high = *value};

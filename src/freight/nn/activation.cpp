@@ -8,7 +8,7 @@
 
 namespace freight::nn {
 
-Tensor detail::relu6(const In& x) { return minimum(relu(x), 6); }
+Tensor detail::relu6(const In& x) { return where(relu(x) >= 6, 6, relu(x)); }  // at 6, as at 0, no gradient
 Tensor detail::hardsigmoid(const In& x) { return relu6(x + 3) * (1.0 / 6); }
 Tensor detail::hardswish(const In& x) { return x * hardsigmoid(x); }
 Tensor detail::selu(const In& x) { return elu(x, 1.6732632423543772) * 1.0507009873554805; }

@@ -174,7 +174,7 @@ void ServedModel::describe() {
   if (reads_rows()) card["fields"] = fields;
   if (!b.targets.empty()) card["targets"] = b.targets;
   if (b.multilabel()) card["multilabel"] = true;
-  card_ = dump(card);
+  page_json_ = dump(card);
 }
 
 Array ServedModel::sample_of_table(const std::string& text, const std::string& name) const {

@@ -29,7 +29,7 @@ class ServedModel {
   // "probabilities", "parameters", "classes", "provenance"}: what the page shows. Of rows also "fields": of each column
   // {"name", "kind": "numbers" | "categories" | "yes or no" | "date", "categories": how many there are, "levels": the
   // first 200}.
-  const std::string& card() const { return card_; }
+  const std::string& page_json() const { return page_json_; }
 
   // The samples of an infer request: the input "input" (FP32 0..1, or UINT8 0..255, both (N, ...)), "text" (BYTES (N))
   // or "tokens" (INT32 (N, T), padded with 0); for a table model an input (N) per column, by its name. Throws
@@ -67,7 +67,7 @@ class ServedModel {
   deploy::Predictor predictor_;
   int64_t max_samples_;
   ModelMetrics metrics_;
-  std::string metadata_, config_, card_;
+  std::string metadata_, config_, page_json_;
 };
 
 }  // namespace freight::serve

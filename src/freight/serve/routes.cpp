@@ -1,6 +1,8 @@
 // See routes.h.
 #include "freight/serve/routes.h"
 
+#include <openssl/crypto.h>
+
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
@@ -24,13 +26,7 @@ Reply error(int status, const std::string& text) { return {.status = status, .bo
 
 // Its time does not depend on where the texts differ; it may reveal their length.
 bool equal_in_constant_time(const std::string& a, const std::string& b) {
-  if (a.size() != b.size()) return false;
-  volatile unsigned char difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference =
-        static_cast<unsigned char>(difference | (static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i])));
-  }
-  return difference == 0;
+  return a.size() == b.size() && ::CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 io::ByteView view(const std::string& text) { return {reinterpret_cast<const uint8_t*>(text.data()), text.size()}; }
@@ -64,7 +60,7 @@ Routes::Routes(std::vector<ServedModel*> models, Engine& engine, HttpMetrics& ht
   Json index = Json::array(), cards = Json::array();
   for (const ServedModel* m : models_) {
     index.push_back({{"name", m->name()}, {"version", "1"}, {"state", "READY"}, {"reason", ""}});
-    cards.push_back(io::parse_json<Json>(m->card(), m->name()));
+    cards.push_back(io::parse_json<Json>(m->page_json(), m->name()));
   }
   index_ = index.dump();
   cards_ = cards.dump();

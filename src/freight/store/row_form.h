@@ -14,8 +14,8 @@ namespace freight::store {
 // second) or softmax.
 enum class RowLink : uint8_t { identity, exponential, logistic, softmax };
 
-// The prediction for a row's sums: values, or the probabilities of classes.
-std::vector<double> answer_of(RowLink link, std::vector<double> sums);
+// Replaces a row's sums with its predictions: values, or the probabilities of classes.
+void apply_link(RowLink link, std::vector<double>& sums);
 
 // A node of a tree. A leaf has no children and adds `value`.
 struct TreeNode {

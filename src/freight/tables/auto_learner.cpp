@@ -7,6 +7,7 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/tables/table.h"
+#include "freight/tables/xgboost_library.h"
 
 namespace freight::tables {
 
@@ -69,6 +70,7 @@ RowData AutoLearner::read(const RowSource& source) const { return read_table(sou
 
 std::vector<Candidate> AutoLearner::candidates(const train::Config& config, const RowData& data,
                                                std::vector<std::string>& left_out) const {
+  need_named_xgboost(config.xgboost);
   std::vector<Candidate> all;
   const bool on_device = config.backend != "auto" && config.backend != "cpu";
   for (const std::string& name : names_for(data)) {

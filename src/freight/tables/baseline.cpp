@@ -11,32 +11,32 @@
 namespace freight::tables {
 
 namespace {
-constexpr const char* kBaselineAnswer = "baseline.answer";
+constexpr const char* kBaselinePrediction = "baseline.answer";
 }
 
 Array Baseline::run(const Array& rows) const {
   const int64_t n = rows.shape()[0], k = outputs();
   Array out(DType::f32, {n, k});
-  for (int64_t i = 0; i < n; ++i) std::copy_n(answer_.data<float>(), k, out.data<float>() + i * k);
+  for (int64_t i = 0; i < n; ++i) std::copy_n(prediction_.data<float>(), k, out.data<float>() + i * k);
   return out;
 }
 
 std::vector<std::string> Baseline::lines() const {
   std::string text = classes_ ? "always predicts the class frequencies" : "always predicts the mean";
-  for (int64_t i = 0; i < std::min<int64_t>(outputs(), 10); ++i) text += cat(" ", answer_.data<float>()[i]);
+  for (int64_t i = 0; i < std::min<int64_t>(outputs(), 10); ++i) text += cat(" ", prediction_.data<float>()[i]);
   return {outputs() > 10 ? text + " ..." : text};
 }
 
-void Baseline::write(io::SafeTensors& file) const { file.tensors.emplace_back(kBaselineAnswer, answer_); }
+void Baseline::write(io::SafeTensors& file) const { file.tensors.emplace_back(kBaselinePrediction, prediction_); }
 
 std::shared_ptr<const store::RowModel> read_baseline(const io::SafeTensors& file, const std::string& path,
                                                      const store::RowShape& shape) {
-  const Array* answer = file.find(kBaselineAnswer);
+  const Array* prediction = file.find(kBaselinePrediction);
   const int64_t need = std::max<int64_t>(static_cast<int64_t>(shape.classes.size()), 1);
-  if (!answer || answer->dtype() != DType::f32 || answer->shape() != Shape{need}) {
-    fail(ErrorKind::checkpoint, path, "the tensor ", kBaselineAnswer, " is missing, or not f32[", need, "]");
+  if (!prediction || prediction->dtype() != DType::f32 || prediction->shape() != Shape{need}) {
+    fail(ErrorKind::checkpoint, path, "the tensor ", kBaselinePrediction, " is missing, or not f32[", need, "]");
   }
-  return std::make_shared<Baseline>(*answer, !shape.classes.empty());
+  return std::make_shared<Baseline>(*prediction, !shape.classes.empty());
 }
 
 RowData BaselineLearner::read(const RowSource& source) const { return read_table(source); }
@@ -63,11 +63,11 @@ std::shared_ptr<const store::RowModel> BaselineLearner::fit(const train::Config&
       sums[0] += weight * static_cast<double>(data.train.labels.data<float>()[i]);
     }
   }
-  Array answer(DType::f32, {k});
+  Array prediction(DType::f32, {k});
   for (int64_t i = 0; i < k; ++i) {
-    answer.data<float>()[i] = static_cast<float>(sums[static_cast<size_t>(i)] / all);
+    prediction.data<float>()[i] = static_cast<float>(sums[static_cast<size_t>(i)] / all);
   }
-  auto model = std::make_shared<const Baseline>(answer, classes);
+  auto model = std::make_shared<const Baseline>(prediction, classes);
   on_round({.loss = evaluate(*model, data.train).loss, .model = model.get()});
   return model;
 }

@@ -10,16 +10,16 @@ namespace freight::tables {
 
 class Baseline : public store::RowModel {
  public:
-  Baseline(Array answer, bool classes) : answer_(std::move(answer)), classes_(classes) {}
-  int64_t outputs() const override { return answer_.numel(); }
+  Baseline(Array prediction, bool classes) : prediction_(std::move(prediction)), classes_(classes) {}
+  int64_t outputs() const override { return prediction_.numel(); }
   bool predicts_classes() const override { return classes_; }
   Array run(const Array& rows) const override;
-  int64_t parameters() const override { return answer_.numel(); }
+  int64_t parameters() const override { return prediction_.numel(); }
   std::vector<std::string> lines() const override;
   void write(io::SafeTensors& file) const override;
 
  private:
-  Array answer_;  // f32 (outputs)
+  Array prediction_;  // f32 (outputs)
   bool classes_;
 };
 std::shared_ptr<const store::RowModel> read_baseline(const io::SafeTensors& file, const std::string& path,

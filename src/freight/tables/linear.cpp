@@ -31,7 +31,7 @@ const KindRow& row_of_kind(LinearKind kind) {
   return *std::find_if(kKinds.begin(), kKinds.end(), [&](const KindRow& r) { return r.kind == kind; });
 }
 
-constexpr std::array<const char*, 4> kLinks = {"identity", "log", "logit", "softmax"};  // by Link
+constexpr std::array<const char*, 4> kLinks = {"identity", "log", "logit", "softmax"};  // by RowLink
 constexpr const char* kLink = "linear.link";
 constexpr const char* kTerms = "linear.terms";    // i64 (width, 2): column, level
 constexpr const char* kCenters = "linear.means";  // f64 (width, 2): mean, scale
@@ -40,57 +40,38 @@ constexpr const char* kIntercepts = "linear.intercepts";
 constexpr const char* kErrors = "linear.errors";
 constexpr size_t kMostLines = 30;
 
-static_assert(static_cast<int>(Link::log) == static_cast<int>(store::RowLink::exponential) &&
-              static_cast<int>(Link::softmax) == static_cast<int>(store::RowLink::softmax) &&
-              DesignTerm::kMissing == store::LinearForm::Term::kMissing);
+static_assert(DesignTerm::kMissing == store::LinearForm::Term::kMissing);
 
-Link link_of(LinearKind kind, size_t classes) {
-  if (kind == LinearKind::poisson) return Link::log;
-  if (kind != LinearKind::logistic) return Link::identity;
-  return classes == 2 ? Link::logit : Link::softmax;
-}
-
-// Computes the predictions of a row, as f32, from its sums (outputs of the fit).
-void answer(Link link, std::vector<double>& z, float* to) {
-  switch (link) {
-    case Link::identity: *to = static_cast<float>(z[0]); return;
-    case Link::log: *to = static_cast<float>(std::exp(z[0])); return;
-    case Link::logit: {
-      // Computes the smaller probability first, so that it is not lost in a difference from 1.
-      const double small = std::exp(-std::fabs(z[0])) / (1 + std::exp(-std::fabs(z[0])));
-      to[z[0] > 0 ? 0 : 1] = static_cast<float>(small);
-      to[z[0] > 0 ? 1 : 0] = static_cast<float>(1 - small);
-      return;
-    }
-    case Link::softmax: break;
-  }
-  const double most = *std::max_element(z.begin(), z.end());
-  double sum = 0;
-  for (double& v : z) sum += v = std::exp(v - most);
-  for (size_t k = 0; k < z.size(); ++k) to[k] = static_cast<float>(z[k] / sum);
+store::RowLink link_of(LinearKind kind, size_t classes) {
+  if (kind == LinearKind::poisson) return store::RowLink::exponential;
+  if (kind != LinearKind::logistic) return store::RowLink::identity;
+  return classes == 2 ? store::RowLink::logistic : store::RowLink::softmax;
 }
 
 }  // namespace
 
-LinearModel::LinearModel(Link link, Design design, LinearFit fit, const store::RowShape& shape)
+LinearModel::LinearModel(store::RowLink link, Design design, LinearFit fit, const store::RowShape& shape)
     : link_(link), design_(std::move(design)), fit_(std::move(fit)), classes_(shape.classes) {
   for (const DesignTerm& term : design_.terms()) names_.push_back(name_of(term, shape.columns));
 }
 
-int64_t LinearModel::outputs() const { return link_ == Link::logit ? 2 : fit_.intercepts.numel(); }
+int64_t LinearModel::outputs() const { return link_ == store::RowLink::logistic ? 2 : fit_.intercepts.numel(); }
 
 Array LinearModel::run(const Array& rows) const {
   const int64_t n = rows.shape()[0], columns = rows.shape()[1], width = design_.width(), sums = fit_.intercepts.numel();
   Array out(DType::f32, {n, outputs()});
-  std::vector<double> numbers(static_cast<size_t>(width)), z(static_cast<size_t>(sums));
+  std::vector<double> numbers(static_cast<size_t>(width)), z;
   const auto* const weights = fit_.weights.data<double>();
   for (int64_t i = 0; i < n; ++i) {
     design_.encode(rows.data<double>() + i * columns, numbers.data());
+    z.resize(static_cast<size_t>(sums));  // two classes have one sum and two predictions
     for (int64_t k = 0; k < sums; ++k) {
       z[static_cast<size_t>(k)] =
           std::inner_product(numbers.begin(), numbers.end(), weights + k * width, fit_.intercepts.data<double>()[k]);
     }
-    answer(link_, z, out.data<float>() + i * outputs());
+    store::apply_link(link_, z);
+    std::transform(z.begin(), z.end(), out.data<float>() + i * outputs(),
+                   [](double v) { return static_cast<float>(v); });
   }
   return out;
 }
@@ -116,8 +97,7 @@ Array LinearModel::contributions(const Array& rows) const {
 }
 
 store::RowForm LinearModel::form() const {
-  store::LinearForm form{
-      .link = static_cast<store::RowLink>(link_), .terms = {}, .weights = fit_.weights, .intercepts = fit_.intercepts};
+  store::LinearForm form{.link = link_, .terms = {}, .weights = fit_.weights, .intercepts = fit_.intercepts};
   for (const DesignTerm& t : design_.terms()) form.terms.push_back({t.column, t.level, t.words, t.mean, t.scale});
   return form;
 }
@@ -136,7 +116,9 @@ std::vector<std::string> LinearModel::lines() const {
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return std::fabs(weights[a]) > std::fabs(weights[b]); });
-  const char* const gives = link_ == Link::identity ? "value" : link_ == Link::log ? "log count" : "log odds";
+  const char* const gives = link_ == store::RowLink::identity      ? "value"
+                            : link_ == store::RowLink::exponential ? "log count"
+                                                                   : "log odds";
   std::vector<std::string> lines = {
       cat(gives, " = intercept + coefficients x columns, ", width, " numbers per row",
           has_errors ? "" : "; no standard errors: columns depend on each other, or rows are too few")};
@@ -221,14 +203,14 @@ std::shared_ptr<const store::RowModel> read_linear(const io::SafeTensors& file, 
                       ? kLinks.end()
                       : std::find(kLinks.begin(), kLinks.end(), std::string_view(entry->second));
   if (at == kLinks.end()) fail(ErrorKind::checkpoint, path, "the entry ", kLink, " is missing, or none of them");
-  const auto link = static_cast<Link>(at - kLinks.begin());
+  const auto link = static_cast<store::RowLink>(at - kLinks.begin());
   const auto classes = static_cast<int64_t>(shape.classes.size());
-  const bool predicts_classes = link == Link::logit || link == Link::softmax;
-  if (predicts_classes != (classes > 0) || (link == Link::logit && classes != 2)) {
+  const bool predicts_classes = link == store::RowLink::logistic || link == store::RowLink::softmax;
+  if (predicts_classes != (classes > 0) || (link == store::RowLink::logistic && classes != 2)) {
     fail(ErrorKind::checkpoint, path, "a model of link ", *at, " does not predict ", classes, " classes");
   }
   Design design = read_design(file, path, shape);
-  const int64_t sums = link == Link::softmax ? classes : 1, width = design.width();
+  const int64_t sums = link == store::RowLink::softmax ? classes : 1, width = design.width();
   LinearFit fit{.weights = need(file, path, kWeights, DType::f64, {sums, width}),
                 .intercepts = need(file, path, kIntercepts, DType::f64, {sums}),
                 .errors = need(file, path, kErrors, DType::f64, {sums, width + 1})};
@@ -253,13 +235,13 @@ RowData LinearLearner::read(const RowSource& source) const {
 }
 
 train::Cost LinearLearner::cost(const train::Config&, const RowData& data) const {
-  const Link link = link_of(kind_, data.shape.classes.size());
+  const store::RowLink link = link_of(kind_, data.shape.classes.size());
   const Design design(data.shape, data.train);
   const auto width = static_cast<double>(design.width() + 1);
-  const double outputs = link == Link::softmax ? static_cast<double>(data.shape.classes.size()) : 1;
+  const double outputs = link == store::RowLink::softmax ? static_cast<double>(data.shape.classes.size()) : 1;
   constexpr double kFlopsPerSecond = 5e9,
                    kMatrices = 4;  // number of live matrices, see linear_fit.cpp
-  const double unknowns = link == Link::identity ? width : outputs * width;
+  const double unknowns = link == store::RowLink::identity ? width : outputs * width;
   const double flops = 2 * static_cast<double>(data.train.count()) * width * width * outputs * outputs;
   return {.bytes = sizeof(double) *
                    (kMatrices * unknowns * unknowns + 2 * static_cast<double>(kFitBlockRows) * (width + outputs)),
@@ -268,7 +250,7 @@ train::Cost LinearLearner::cost(const train::Config&, const RowData& data) const
 
 std::shared_ptr<const store::RowModel> LinearLearner::fit(const train::Config& config, const RowData& data,
                                                           const std::function<bool(const Round&)>& on_round) const {
-  const Link link = link_of(kind_, data.shape.classes.size());
+  const store::RowLink link = link_of(kind_, data.shape.classes.size());
   const double lambda = config.lambda < 0 ? row_of_kind(kind_).lambda : config.lambda;
   const Design design(data.shape, data.train);
   std::shared_ptr<const LinearModel> model;
@@ -278,7 +260,7 @@ std::shared_ptr<const store::RowModel> LinearLearner::fit(const train::Config& c
                model = std::make_shared<const LinearModel>(link, design, so_far, data.shape);
                ++number;
                return on_round({.number = number,
-                                .of = last ? number : number + 1,
+                                .of = last ? std::optional(number) : std::nullopt,
                                 .loss = evaluate(*model, data.train).loss,
                                 .model = model.get()});
              });

@@ -12,9 +12,11 @@ namespace freight::tables {
 
 class LinearModel : public store::RowModel {
  public:
-  LinearModel(Link link, Design design, LinearFit fit, const store::RowShape& shape);
+  LinearModel(store::RowLink link, Design design, LinearFit fit, const store::RowShape& shape);
   int64_t outputs() const override;
-  bool predicts_classes() const override { return link_ == Link::logit || link_ == Link::softmax; }
+  bool predicts_classes() const override {
+    return link_ == store::RowLink::logistic || link_ == store::RowLink::softmax;
+  }
   Array run(const Array& rows) const override;
   int64_t parameters() const override { return fit_.weights.numel() + fit_.intercepts.numel(); }
   std::vector<std::string> lines() const override;
@@ -24,7 +26,7 @@ class LinearModel : public store::RowModel {
   store::RowForm form() const override;
 
  private:
-  Link link_;
+  store::RowLink link_;
   Design design_;
   LinearFit fit_;
   std::vector<std::string> names_;  // of the design's terms

@@ -33,8 +33,11 @@ const CompileOptions kFixed{.deterministic = true};
 // 1). The last block is padded with zeros.
 class Blocks {
  public:
-  Blocks(Link link, const Design& design, const store::Rows& rows, int64_t classes)
-      : design_(design), rows_(rows), logit_(link == Link::logit), outputs_(link == Link::softmax ? classes : 1) {}
+  Blocks(store::RowLink link, const Design& design, const store::Rows& rows, int64_t classes)
+      : design_(design),
+        rows_(rows),
+        logit_(link == store::RowLink::logistic),
+        outputs_(link == store::RowLink::softmax ? classes : 1) {}
 
   int64_t width() const { return design_.width() + 1; }
   int64_t outputs() const { return outputs_; }
@@ -139,24 +142,24 @@ struct Sums {
 };
 
 // Losses of rows (rows, 1) and mean predictions (rows, outputs), at sums of products z.
-struct Answers {
+struct LossAndMean {
   Tensor loss, mean;
 };
-Answers answers(Link link, const Tensor& z, const Tensor& y) {
-  if (link == Link::logit) return {softplus(z) - y * z, sigmoid(z)};
-  if (link == Link::log) return {exp(z) - y * z, exp(z)};
+LossAndMean loss_and_mean(store::RowLink link, const Tensor& z, const Tensor& y) {
+  if (link == store::RowLink::logistic) return {softplus(z) - y * z, sigmoid(z)};
+  if (link == store::RowLink::exponential) return {exp(z) - y * z, exp(z)};
   const Tensor logs = log_softmax(z, 1);
   return {-sum(y * logs, 1, Keep::yes), exp(logs)};
 }
 
-Sums sums_of(Link link, const Tensor& w, const Tensor& x, const Tensor& y, const Tensor& weight) {
-  const auto [loss, mean] = answers(link, matmul(x, transpose(w)), y);
+Sums sums_of(store::RowLink link, const Tensor& w, const Tensor& x, const Tensor& y, const Tensor& weight) {
+  const auto [loss, mean] = loss_and_mean(link, matmul(x, transpose(w)), y);
   const int64_t outputs = w.dim(0);
   Sums s{sum(weight * loss), matmul(transpose(weight * (mean - y)), x), {}};
   const auto product = [&](const Tensor& factors) { return matmul(transpose(x), weight * factors * x); };
-  if (link == Link::logit) s.curvature = product(mean * (1.0 - mean));
-  if (link == Link::log) s.curvature = product(mean);
-  if (link != Link::softmax) return s;
+  if (link == store::RowLink::logistic) s.curvature = product(mean * (1.0 - mean));
+  if (link == store::RowLink::exponential) s.curvature = product(mean);
+  if (link != store::RowLink::softmax) return s;
   std::vector<Tensor> rows;
   for (int64_t k = 0; k < outputs; ++k) {
     std::vector<Tensor> blocks;
@@ -178,7 +181,7 @@ Tensor common_directions(int64_t outputs, int64_t p) {
 
 class Newton {
  public:
-  Newton(Link link, const Blocks& blocks, double lambda) : link_(link), blocks_(blocks), lambda_(lambda) {
+  Newton(store::RowLink link, const Blocks& blocks, double lambda) : link_(link), blocks_(blocks), lambda_(lambda) {
     const int64_t p = blocks.width(), n = blocks.outputs() * p;
     if (n > kMostUnknowns) {
       fail(ErrorKind::usage, "--model", "a linear model of ", blocks.outputs(), " outputs and ", p,
@@ -209,7 +212,7 @@ class Newton {
   Tensor whole(const Tensor& curvature, const Tensor& w) const {
     const int64_t n = w.numel();
     Tensor all = curvature + lambda_ * held_ * eye(n, n, DType::f64);
-    if (link_ == Link::softmax) all = all + common_directions(w.dim(0), w.dim(1));
+    if (link_ == store::RowLink::softmax) all = all + common_directions(w.dim(0), w.dim(1));
     return all;
   }
 
@@ -262,14 +265,14 @@ class Newton {
     if (rank_ < blocks_.width()) return {};
     const int64_t n = w.numel();
     Tensor spread = diagonal(inv(whole(sums_at(w).curvature, w)));
-    if (link_ == Link::softmax) {
+    if (link_ == store::RowLink::softmax) {
       const auto classes = static_cast<double>(w.dim(0));
       spread = spread - 1.0 / (classes * (classes + lambda_ * held_));
     }
     return reshape(sqrt(maximum(spread, 0.0)), {w.dim(0), n / w.dim(0)}).array();
   }
 
-  Link link_;
+  store::RowLink link_;
   const Blocks& blocks_;
   double lambda_;
   int64_t rank_ = 0;
@@ -277,7 +280,7 @@ class Newton {
   Compiled<std::function<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)>> add_loss_ =
       compile(std::function(
                   [this](const Tensor& loss, const Tensor& w, const Tensor& x, const Tensor& y, const Tensor& weight) {
-                    return Tensor(loss + sum(weight * answers(link_, matmul(x, transpose(w)), y).loss));
+                    return Tensor(loss + sum(weight * loss_and_mean(link_, matmul(x, transpose(w)), y).loss));
                   }),
               kFixed);
   Compiled<std::function<Sums(const Sums&, const Tensor&, const Tensor&, const Tensor&, const Tensor&)>> add_ = compile(
@@ -289,9 +292,9 @@ class Newton {
 };
 
 // Initial parameters: zeros, and for counts the logarithm of their mean as the intercept.
-Tensor beginning(Link link, const Blocks& blocks, const store::Rows& rows) {
+Tensor beginning(store::RowLink link, const Blocks& blocks, const store::Rows& rows) {
   Array w(DType::f64, {blocks.outputs(), blocks.width()});
-  if (link != Link::log) return Tensor(w);
+  if (link != store::RowLink::exponential) return Tensor(w);
   double total = 0, count = 0;
   for (int64_t i = 0; i < rows.count(); ++i) {
     const auto v = static_cast<double>(rows.labels.data<float>()[i]);
@@ -306,11 +309,11 @@ Tensor beginning(Link link, const Blocks& blocks, const store::Rows& rows) {
 
 }  // namespace
 
-LinearFit fit_linear(Link link, const Design& design, const store::Rows& rows, int64_t classes, double lambda,
+LinearFit fit_linear(store::RowLink link, const Design& design, const store::Rows& rows, int64_t classes, double lambda,
                      const Fitted& on_fit) {
   const DeviceScope on_cpu("cpu");
   const Blocks blocks(link, design, rows, classes);
-  if (link == Link::identity) return least_squares(blocks, lambda, on_fit);
+  if (link == store::RowLink::identity) return least_squares(blocks, lambda, on_fit);
   return Newton(link, blocks, lambda).run(beginning(link, blocks, rows), on_fit);
 }
 

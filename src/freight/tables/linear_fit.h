@@ -11,7 +11,6 @@ namespace freight::tables {
 
 // The function from sums of products to predictions: identity, exponential (counts), logistic (two classes: the
 // probability of the second), softmax (more classes).
-enum class Link { identity, log, logit, softmax };
 
 // The sums of an output are intercept + weights x the numbers of the design.
 struct LinearFit {
@@ -33,7 +32,7 @@ using Fitted = std::function<bool(const LinearFit& so_far, bool last)>;
 // the squared weights without the intercepts. If columns depend on each other and lambda is 0, the solution has minimum
 // norm. Throws Error(usage) if outputs times width is too large to be solved this way, and Error(data) for negative
 // counts.
-LinearFit fit_linear(Link link, const Design& design, const store::Rows& rows, int64_t classes, double lambda,
+LinearFit fit_linear(store::RowLink link, const Design& design, const store::Rows& rows, int64_t classes, double lambda,
                      const Fitted& on_fit);
 
 }  // namespace freight::tables

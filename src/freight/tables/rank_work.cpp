@@ -73,7 +73,7 @@ bool follow(const train::Config& config, job::Ranks& ranks) {
     const std::string name = said.substr(kFit.size());
     const auto* const learner = dynamic_cast<const RowLearner*>(train::find_learner(name));
     FREIGHT_CHECK(learner, "rank 0 fits ", name, ", which this rank does not know");
-    learner->help(config, ranks);
+    learner->fit_with_rank_zero(config, ranks);
   }
 }
 

@@ -1,6 +1,6 @@
 // Work that rank 0 shares with the other ranks in pieces. All ranks of a network run its steps; a run on a table
-// belongs to rank 0, which reads, decides and saves, and only some fits are made by all ranks (RowLearner::help).
-// Between these the other ranks wait here.
+// belongs to rank 0, which reads, decides and saves, and only some fits are made by all ranks
+// (RowLearner::fit_with_rank_zero). Between these the other ranks wait here.
 #pragma once
 #include <condition_variable>
 #include <exception>

@@ -116,10 +116,10 @@ class RowFit {
   const train::Result& so_far() const { return so_far_; }
 
  private:
-  Array answers_to(const store::Rows& rows) const;
-  train::Evaluation figures_of(const Array& answers, const store::Rows& of) const;
+  Array predictions_for(const store::Rows& rows) const;
+  train::Evaluation figures_of(const Array& predictions, const store::Rows& of) const;
   Candidate compared(train::RunRecorder& to, train::Observer& observer);
-  void choose_threshold(const Array& answers, const metrics::Truth& truth);
+  void choose_threshold(const Array& predictions, const metrics::Truth& truth);
   void fit(const Candidate& chosen, train::RunRecorder& to, train::Observer& observer);
 
   const RowRun& run_;
@@ -373,10 +373,10 @@ struct RowRun : train::Prepared {
 
 const RowLearner& RowFit::fitted_by() const { return fitted_by_ ? *fitted_by_ : run_.learner; }
 
-// The figures of answers to held-out rows.
-train::Evaluation RowFit::figures_of(const Array& answers, const store::Rows& of) const {
-  train::Evaluation e = evaluate(answers, of, threshold_);
-  if (run_.judged()) e.metric = metrics::score_of(run_.metric, answers, of.truth(), threshold_);
+// The figures of predictions to held-out rows.
+train::Evaluation RowFit::figures_of(const Array& predictions, const store::Rows& of) const {
+  train::Evaluation e = evaluate(predictions, of, threshold_);
+  if (run_.judged()) e.metric = metrics::score_of(run_.metric, predictions, of.truth(), threshold_);
   return e;
 }
 
@@ -396,7 +396,7 @@ Candidate RowFit::compared(train::RunRecorder& to, train::Observer& observer) {
   for (const std::string& line : so_far_.comparison->lines) to.note(line);
   observer.on_compared(*so_far_.comparison);
   fitted_by_ = s.candidate.learner;
-  choose_threshold(s.answers, s.truth);
+  choose_threshold(s.predictions, s.truth);
   on_folds_ = s.models.front();
   // A fit that the budget cut short on a fold may need more than the time left: it gets at least 1.5 times a fold's.
   constexpr double kLongerOnAllRows = 1.5;
@@ -408,12 +408,12 @@ Candidate RowFit::compared(train::RunRecorder& to, train::Observer& observer) {
 }
 
 // Chooses the threshold by predictions for rows that the model was not fitted to.
-void RowFit::choose_threshold(const Array& answers, const metrics::Truth& truth) {
+void RowFit::choose_threshold(const Array& predictions, const metrics::Truth& truth) {
   if (run_.rows.shape.classes.size() != 2 || threshold_) return;
   if (run_.config.threshold > 0) {
     threshold_ = run_.config.threshold;
   } else if (run_.chooses_threshold() && truth.labels.shape()[0] > 0) {
-    threshold_ = metrics::chosen_threshold(run_.config.threshold_rule, run_.metric, answers, truth);
+    threshold_ = metrics::chosen_threshold(run_.config.threshold_rule, run_.metric, predictions, truth);
   }
 }
 
@@ -424,12 +424,12 @@ void RowFit::train(train::RunRecorder& to, train::Observer& observer) {
   if (run_.compares && so_far_.interrupted()) model_ = on_folds_;  // a whole fit, on most of the rows
   train::RunPosition place;
   place.step = so_far_.steps;
-  const Array answers = answers_to(run_.rows.held_out);
-  choose_threshold(answers, run_.rows.held_out.truth());
+  const Array predictions = predictions_for(run_.rows.held_out);
+  choose_threshold(predictions, run_.rows.held_out.truth());
   const store::Rows& measured = run_.measured();
   so_far_.measured = run_.measured_part();
   if (measured.count() > 0) {
-    so_far_.test = figures_of(run_.own_test() ? answers_to(measured) : answers, measured);
+    so_far_.test = figures_of(run_.own_test() ? predictions_for(measured) : predictions, measured);
   }
   place.test = so_far_.test;
   so_far_.metric_name = run_.metric_name();
@@ -444,7 +444,7 @@ void RowFit::train(train::RunRecorder& to, train::Observer& observer) {
   so_far_.total_seconds = seconds_since(run_.began);
 }
 
-Array RowFit::answers_to(const store::Rows& rows) const {
+Array RowFit::predictions_for(const store::Rows& rows) const {
   return rows.count() > 0 ? model_->run(rows.values) : Array(DType::f32, {0, model_->outputs()});
 }
 
@@ -462,7 +462,7 @@ void RowFit::fit(const Candidate& chosen, train::RunRecorder& to, train::Observe
     place.train_seconds += seconds;
     place.step = round.number;
     last = {.train = {.epoch = round.number,
-                      .epochs = round.of,
+                      .epochs = round.of.value_or(0),
                       .step = 1,
                       .steps = 1,
                       .total_step = round.number,
@@ -481,7 +481,7 @@ void RowFit::fit(const Candidate& chosen, train::RunRecorder& to, train::Observe
     to.epoch(last);
     observer.on_epoch(last);
     const bool asked = observer.wants_step() && observer.on_step(last.train).stop;
-    const bool more = round.number < round.of;
+    const bool more = !round.of || round.number < *round.of;
     if (more && asked) so_far_.ended = train::Ended::by_observer;
     if (more && signals::stop_requested()) so_far_.ended = train::Ended::by_signal;
     round_began = std::chrono::steady_clock::now();
@@ -503,19 +503,19 @@ train::Evaluation evaluate(const store::RowModel& model, const store::Rows& rows
 }
 
 namespace {
-double ranking_loss(const Array& answers, const store::Rows& rows) {
-  const float* const y = answers.data<float>();
-  if (!std::all_of(y, y + answers.numel(), [](float v) { return std::isfinite(v); })) return std::nan("");
-  return 1 - metrics::score_of({.name = "ndcg", .higher = true}, answers, rows.truth()).value_or(1);
+double ranking_loss(const Array& predictions, const store::Rows& rows) {
+  const float* const y = predictions.data<float>();
+  if (!std::all_of(y, y + predictions.numel(), [](float v) { return std::isfinite(v); })) return std::nan("");
+  return 1 - metrics::score_of({.name = "ndcg", .higher = true}, predictions, rows.truth()).value_or(1);
 }
 }  // namespace
 
-train::Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional<double> threshold) {
-  const int64_t n = rows.count(), k = answers.shape()[1];
+train::Evaluation evaluate(const Array& predictions, const store::Rows& rows, std::optional<double> threshold) {
+  const int64_t n = rows.count(), k = predictions.shape()[1];
   train::Evaluation e{.count = n};
   double right = 0, all = 0;
   for (int64_t i = 0; i < n && !rows.ranked; ++i) {
-    const float* y = answers.data<float>() + i * k;
+    const float* y = predictions.data<float>() + i * k;
     const double weight = rows.weight(i);
     all += weight;
     if (rows.classification()) {
@@ -528,7 +528,7 @@ train::Evaluation evaluate(const Array& answers, const store::Rows& rows, std::o
     }
   }
   if (all == 0) all = 1;  // no rows
-  e.loss = rows.ranked ? ranking_loss(answers, rows) : e.loss / all;
+  e.loss = rows.ranked ? ranking_loss(predictions, rows) : e.loss / all;
   if (!std::isfinite(e.loss)) {
     fail(ErrorKind::diverged, "evaluate", "the model's predictions for ", n,
          " rows are NaN or infinite: there is no metric");
@@ -635,8 +635,8 @@ train::Measurement RowLearner::measure(store::Bundle bundle, const std::string& 
     for (const std::string& gap : gaps.warnings(bundle.columns)) request.warn(gap);
   }
   const auto start = std::chrono::steady_clock::now();
-  const Array answers = bundle.rows->run(measured.rows.values);
-  train::Measurement out{.figures = evaluate(answers, measured.rows, bundle.threshold),
+  const Array predictions = bundle.rows->run(measured.rows.values);
+  train::Measurement out{.figures = evaluate(predictions, measured.rows, bundle.threshold),
                          .scores = {},
                          .data = measured.data,
                          .unit = "rows",
@@ -645,8 +645,8 @@ train::Measurement RowLearner::measure(store::Bundle bundle, const std::string& 
   const metrics::Metric own = metrics::read_metric(bundle.provenance).value_or(metrics::Metric());
   const metrics::ScoreOptions options{.thresholds = bundle.threshold, .first = own};
   const metrics::Truth truth = measured.rows.truth();
-  out.scores = metrics::scores_of(answers, truth, options);
-  for (const std::string& note : metrics::notes_on_scores(answers, truth, options)) request.note(note);
+  out.scores = metrics::scores_of(predictions, truth, options);
+  for (const std::string& note : metrics::notes_on_scores(predictions, truth, options)) request.note(note);
   return out;
 }
 

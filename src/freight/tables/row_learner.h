@@ -54,7 +54,8 @@ struct RowSource {
 
 // A pass of a fit, such as a round of boosting, with the model after it. A learner without passes reports one.
 struct Round {
-  int64_t number = 1, of = 1;              // from 1; the maximum number of passes
+  int64_t number = 1;                      // from 1
+  std::optional<int64_t> of = 1;           // the maximum number of passes; empty: not known before the last one
   double loss = 0;                         // the mean over the training rows
   const store::RowModel* model = nullptr;  // as it is after the pass
   // The evaluation on the held-out rows, if the learner makes it itself; the model may then be null.
@@ -109,7 +110,7 @@ class RowLearner : public train::Learner {
 
   // The part of the ranks behind rank 0 in a fit by several (RowData::together): they get settings and rows from rank
   // 0. `config` says what is this process's own: the device and the library's path.
-  virtual void help(const train::Config& /*config*/, job::Ranks& /*ranks*/) const {}
+  virtual void fit_with_rank_zero(const train::Config& /*config*/, job::Ranks& /*ranks*/) const {}
 
   // The name of a pass of the fit in messages: "round" or "epoch".
   virtual const char* pass() const { return "round"; }
@@ -152,6 +153,6 @@ void settle_ranking(train::Config& config, const RowLearner& learner);
 // metrics::predicted_class.
 train::Evaluation evaluate(const store::RowModel& model, const store::Rows& rows, std::optional<double> threshold = {});
 // The same for given predictions, f32 (N, outputs).
-train::Evaluation evaluate(const Array& answers, const store::Rows& rows, std::optional<double> threshold = {});
+train::Evaluation evaluate(const Array& predictions, const store::Rows& rows, std::optional<double> threshold = {});
 
 }  // namespace freight::tables

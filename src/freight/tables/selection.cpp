@@ -39,7 +39,7 @@ double stored_bytes(const store::RowModel& model) {
 struct FoldFigures {
   std::vector<double> scores;  // of folds
   std::vector<std::shared_ptr<const store::RowModel>> models;
-  std::vector<Array> answers, labels, weights;
+  std::vector<Array> predictions, labels, weights;
   double fit_seconds = 0, row_seconds = 0;  // sums
   int64_t rows = 0;
 
@@ -187,16 +187,16 @@ class Comparison {
 
   void take(FoldFigures& m, const Candidate& c, const store::RowModel& model, const store::Rows& held_out) {
     const double before = now();
-    const Array answers = model.run(held_out.values);
+    const Array predictions = model.run(held_out.values);
     m.row_seconds += (now() - before) / static_cast<double>(std::max<int64_t>(held_out.count(), 1));
     const double asked = data_.shape.classes.size() == 2 ? c.config.threshold : 0;
     const auto score =
-        metrics::score_of(r_.metric, answers, held_out.truth(), asked > 0 ? std::optional(asked) : std::nullopt);
+        metrics::score_of(r_.metric, predictions, held_out.truth(), asked > 0 ? std::optional(asked) : std::nullopt);
     if (score && !std::isfinite(*score)) {
       fail(ErrorKind::diverged, "fit", "the predictions for validation rows have no finite ", r_.metric.name);
     }
     if (score) m.scores.push_back(*score);
-    m.answers.push_back(answers);
+    m.predictions.push_back(predictions);
     m.labels.push_back(held_out.labels);
     if (held_out.weights) m.weights.push_back(*held_out.weights);
   }
@@ -245,7 +245,7 @@ class Comparison {
     board_.seconds = now();
     Selected out{.candidate = winner_,
                  .models = best_->models,
-                 .answers = joined(best_->answers),
+                 .predictions = joined(best_->predictions),
                  .truth = joined(best_->labels),
                  .board = std::move(board_),
                  .stopped = stopped_};

@@ -28,7 +28,7 @@ struct SelectionRequest {
 struct Selected {
   Candidate candidate;                                         // with settings for the fit on all rows
   std::vector<std::shared_ptr<const store::RowModel>> models;  // its models of the folds
-  Array answers;                                               // out-of-fold predictions
+  Array predictions;                                           // out-of-fold predictions
   metrics::Truth truth;                                        // the targets of the same rows
   train::Leaderboard board;
   bool stopped = false;  // goes_on returned false

@@ -21,10 +21,10 @@
 #include "freight/io/digest.h"
 #include "freight/io/file.h"
 #include "freight/store/table_rows.h"
-#include "freight/tables/division.h"
 #include "freight/tables/kinds.h"
 #include "freight/tables/number_columns.h"
 #include "freight/tables/target.h"
+#include "freight/tables/time_split.h"
 #include "freight/tables/warnings.h"
 
 namespace freight::tables {

@@ -1,4 +1,4 @@
-// The settings of trees that --tune tries, and what fits on folds imply for the fit on all rows.
+// The settings of trees that --tune tries.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -85,20 +85,5 @@ std::optional<Candidate> TreeLearner::trial(const Config& config, int64_t number
   c.settings = join(flags, " ");
   return c;
 }
-
-// Sets the rounds to the mean of the best rounds on the folds: the fit on all rows has no validation set for early
-// stopping.
-Config TreeLearner::settled(const Config& config,
-                            const std::vector<std::shared_ptr<const store::RowModel>>& folds) const {
-  Config c = config;
-  if (kind_ == Kind::forest) return c;
-  double rounds = 0;
-  for (const auto& model : folds) rounds += static_cast<double>(dynamic_cast<const XgboostModel&>(*model).rounds());
-  c.rounds = std::max<int64_t>(std::llround(rounds / static_cast<double>(folds.size())), 1);
-  c.early_stop = 0;
-  return c;
-}
-
-bool TreeLearner::reads_held_out(const Config& config) const { return kind_ == Kind::gbdt && config.early_stop != 0; }
 
 }  // namespace freight::tables

@@ -30,13 +30,13 @@ std::vector<uint32_t> sizes_of_groups(const store::Rows& rows) {
 // XGBoost requests all batches several times: for the borders of bins, then for the bins.
 class Batches {
  public:
-  Batches(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows, const BinsAsked& asked)
+  Batches(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows, const BinningOptions& options)
       : library_(library),
         columns_(columns),
         rows_(rows),
-        weights_(asked.weights),
+        weights_(options.weights),
         kinds_(columns.kinds()),
-        most_(std::max<int64_t>(asked.cells_at_once / std::max<int64_t>(columns.count(), 1), 1)) {
+        most_(std::max<int64_t>(options.cells_at_once / std::max<int64_t>(columns.count(), 1), 1)) {
     void* made = nullptr;
     library.check(library->XGProxyDMatrixCreate(&made), "a batch of rows");
     proxy_ = owned_matrix(library, made);
@@ -114,14 +114,14 @@ void set_weights(const Xgboost& library, const XgboostHandle& matrix, const stor
 }
 
 XgboostHandle binned_matrix(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows,
-                            const BinsAsked& asked) {
-  FREIGHT_CHECK(!rows.ranked || asked.weights.empty(), "the rows of a weighed ranking are handed over as cells");
-  Batches batches(library, columns, rows, asked);
+                            const BinningOptions& options) {
+  FREIGHT_CHECK(!rows.ranked || options.weights.empty(), "the rows of a weighed ranking are handed over as cells");
+  Batches batches(library, columns, rows, options);
   void* made = nullptr;
   const int result = library->XGQuantileDMatrixCreateFromCallback(
-      &batches, batches.proxy(), asked.like.get(), [](void* b) { static_cast<Batches*>(b)->rewind(); },
+      &batches, batches.proxy(), options.bins_of.get(), [](void* b) { static_cast<Batches*>(b)->rewind(); },
       [](void* b) { return static_cast<Batches*>(b)->next(); },
-      cat(R"({"missing": NaN, "max_bin": 256, "nthread": )", asked.threads, "}").c_str(), &made);
+      cat(R"({"missing": NaN, "max_bin": 256, "nthread": )", options.threads, "}").c_str(), &made);
   XgboostHandle matrix = result == 0 ? owned_matrix(library, made) : nullptr;
   batches.throw_fault();
   library.check(result, "the bins of the rows");
@@ -131,12 +131,12 @@ XgboostHandle binned_matrix(const Xgboost& library, const TreeColumns& columns, 
 }
 
 XgboostHandle paged_matrix(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows,
-                           const BinsAsked& asked, const std::string& prefix) {
-  FREIGHT_CHECK(!rows.ranked || asked.weights.empty(), "the rows of a weighed ranking are handed over as cells");
-  Batches batches(library, columns, rows, asked);
+                           const BinningOptions& options, const std::string& prefix) {
+  FREIGHT_CHECK(!rows.ranked || options.weights.empty(), "the rows of a weighed ranking are handed over as cells");
+  Batches batches(library, columns, rows, options);
   void* made = nullptr;
   const std::string config = cat(R"({"missing": NaN, "cache_prefix": )", nlohmann::json(prefix).dump(),
-                                 R"(, "nthread": )", asked.threads, "}");
+                                 R"(, "nthread": )", options.threads, "}");
   const int result = library->XGDMatrixCreateFromCallback(
       &batches, batches.proxy(), [](void* b) { static_cast<Batches*>(b)->rewind(); },
       [](void* b) { return static_cast<Batches*>(b)->next(); }, config.c_str(), &made);

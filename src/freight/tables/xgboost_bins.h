@@ -11,11 +11,11 @@
 
 namespace freight::tables {
 
-struct BinsAsked {
+struct BinningOptions {
   const std::vector<float>& weights;  // of the rows, which shift the borders of bins; empty: all equal
   std::string threads;                // of XGBoost
   int64_t cells_at_once = 1 << 21;    // of a batch
-  XgboostHandle like = nullptr;       // a binned matrix whose bins are used; null: the bins of these rows
+  XgboostHandle bins_of = nullptr;    // a binned matrix whose bins are used; null: the bins of these rows
 };
 
 // Sets the groups of a ranking. The rows of each group must be consecutive.
@@ -31,13 +31,13 @@ bool can_be_binned(const store::Rows& rows);
 // Makes a matrix with labels, weights, groups and column kinds. Its bins are those of a matrix with all values,
 // independent of the batches.
 XgboostHandle binned_matrix(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows,
-                            const BinsAsked& asked);
+                            const BinningOptions& options);
 // The first version for which trees of rows on disk are right although values are missing; up to 1.7 they are wrong.
 inline constexpr XgboostVersion kOldestPages = {2, 1, 0};
 // Makes the same matrix in files whose paths begin with `prefix`: XGBoost stores the values and bins of each batch
 // there and reads them again at each level of a tree. XGBoost uses the files until the matrix is destroyed, and does
 // not remove them.
 XgboostHandle paged_matrix(const Xgboost& library, const TreeColumns& columns, const store::Rows& rows,
-                           const BinsAsked& asked, const std::string& prefix);
+                           const BinningOptions& options, const std::string& prefix);
 
 }  // namespace freight::tables

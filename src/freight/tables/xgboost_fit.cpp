@@ -97,16 +97,16 @@ std::vector<float> weights_of(const train::Config& c, const RowData& data) {
 }
 
 // The steps that rank 0 asks the other ranks to make.
-enum class FitStep : int64_t { round, answer_train, answer_test, leave };
+enum class FitStep : int64_t { round, predict_train, predict_test, leave };
 
-// A part of the data as an XGBoost matrix.
-struct TreePart {
+// The training or the held-out rows as an XGBoost matrix.
+struct TreeSplit {
   const store::Rows& rows;
   std::vector<int64_t> borders;    // of the ranks' shares; with one process the first and the last row
   XgboostHandle matrix = nullptr;  // of this process's share; null if that is empty
 };
 
-// A fit: the booster, both parts of the data, and the best round. With `ranks` all of them construct it with equal
+// A fit: the booster, both splits of the data, and the best round. With `ranks` all of them construct it with equal
 // settings and data; rank 0 then leads by rounds(), and the others follow().
 class TreeFit {
  public:
@@ -158,8 +158,8 @@ class TreeFit {
       auto step = FitStep::leave;
       ranks_->broadcast(&step, sizeof step);
       if (step == FitStep::round) next_round();
-      if (step == FitStep::answer_train) answers(train_, step);
-      if (step == FitStep::answer_test) answers(test_, step);
+      if (step == FitStep::predict_train) predictions(train_, step);
+      if (step == FitStep::predict_test) predictions(test_, step);
       if (step == FitStep::leave) return job_->leave();
     }
   }
@@ -179,9 +179,9 @@ class TreeFit {
                    "the saved model");
     Array stored(DType::u8, {static_cast<int64_t>(length)});
     std::copy_n(reinterpret_cast<const uint8_t*>(bytes), length, stored.data<uint8_t>());
-    TreesMade made{.learner = learner, .version = library_.version().text(), .rounds = kept, .fitted = fitted_};
+    TreeFitRecord record{.learner = learner, .version = library_.version().text(), .rounds = kept, .fitted = fitted_};
     return std::make_shared<XgboostModel>(library_, stored, columns_, static_cast<int64_t>(data_.shape.classes.size()),
-                                          std::move(made), "the fitted model");
+                                          std::move(record), "the fitted model");
   }
 
  private:
@@ -197,9 +197,9 @@ class TreeFit {
       on = fitted_ < settings_.rounds && !stops && !late;
       if (on && !asked && fitted_ % period != 0) continue;
       Round round{.number = fitted_, .of = settings_.rounds};
-      round.loss = evaluate(answers(train_, FitStep::answer_train), data_.train).loss;
+      round.loss = evaluate(predictions(train_, FitStep::predict_train), data_.train).loss;
       if (data_.held_out.count() > 0) {
-        const Array held_out = answers(test_, FitStep::answer_test);
+        const Array held_out = predictions(test_, FitStep::predict_test);
         round.test = evaluate(held_out, data_.held_out);
         if (metric_) round.test->metric = metrics::score_of(*metric_, held_out, data_.held_out.truth());
       }
@@ -212,18 +212,18 @@ class TreeFit {
   }
 
   // Rank 0 announces the next step to the others.
-  void say(FitStep step) {
+  void announce(FitStep step) {
     in_step_ = true;
     if (ranks_ && ranks_->first()) ranks_->broadcast(&step, sizeof step);
   }
   void leave() {
     if (!ranks_) return;
-    say(FitStep::leave);
+    announce(FitStep::leave);
     job_->leave();
   }
 
   void next_round() {
-    say(FitStep::round);
+    announce(FitStep::round);
     CpuShare::touch();  // XGBoost's threads may be those of this program's pool
     const int result = library_->XGBoosterUpdateOneIter(booster_.get(), static_cast<int>(fitted_), train_.matrix.get());
     check(result, cat("round ", fitted_ + 1));
@@ -244,11 +244,11 @@ class TreeFit {
   std::vector<int64_t> shares(const store::Rows& rows) const {
     return ranks_ ? shares_of(rows, ranks_->world()) : std::vector<int64_t>{0, rows.count()};
   }
-  int64_t begin_of(const TreePart& part) const {
-    return part.borders[ranks_ ? static_cast<size_t>(ranks_->rank()) : 0];
+  int64_t begin_of(const TreeSplit& split) const {
+    return split.borders[ranks_ ? static_cast<size_t>(ranks_->rank()) : 0];
   }
-  int64_t end_of(const TreePart& part) const {
-    return part.borders[ranks_ ? static_cast<size_t>(ranks_->rank()) + 1 : 1];
+  int64_t end_of(const TreeSplit& split) const {
+    return split.borders[ranks_ ? static_cast<size_t>(ranks_->rank()) + 1 : 1];
   }
 
   // The weights of the training rows; empty if all are equal.
@@ -279,7 +279,7 @@ class TreeFit {
         weights.empty() ? weights : std::vector<float>(weights.begin() + begin, weights.begin() + end);
     if (bins()) {
       const XgboostHandle all = training_matrix();
-      return binned_matrix(library_, columns_, own, {.weights = of_own, .threads = threads_, .like = all});
+      return binned_matrix(library_, columns_, own, {.weights = of_own, .threads = threads_, .bins_of = all});
     }
     XgboostHandle cells = matrix_of(library_, columns_, own, threads_);
     if (!of_own.empty()) set_weights(library_, cells, own, of_own);
@@ -312,49 +312,50 @@ class TreeFit {
                : own * static_cast<double>(weights_[static_cast<size_t>(rows.labels.data<int64_t>()[row])]);
   }
 
-  // The predictions for all rows of a part, f32 (N, outputs); on ranks that follow they are not meaningful.
-  Array answers(const TreePart& part, FitStep step) {
-    say(step);
-    Array out = own_answers(part);
-    if (ranks_) out = gathered(part, out);
+  // The predictions for all rows of a split, f32 (N, outputs); on ranks that follow they are not meaningful.
+  Array predictions(const TreeSplit& split, FitStep step) {
+    announce(step);
+    Array out = own_predictions(split);
+    if (ranks_) out = gathered(split, out);
     in_step_ = false;
     return out;
   }
 
   // The predictions for this process's share. XGBoost caches the predictions for a matrix, and adds the new trees.
-  Array own_answers(const TreePart& part) const {
+  Array own_predictions(const TreeSplit& split) const {
     const auto classes = static_cast<int64_t>(data_.shape.classes.size());
-    Array out(DType::f32, {end_of(part) - begin_of(part), std::max<int64_t>(classes, 1)});
-    if (!part.matrix) return out;
+    Array out(DType::f32, {end_of(split) - begin_of(split), std::max<int64_t>(classes, 1)});
+    if (!split.matrix) return out;
     const uint64_t* shape = nullptr;
     uint64_t rank = 0;
     const float* found = nullptr;
     const int result = library_->XGBoosterPredictFromDMatrix(
-        booster_.get(), part.matrix.get(),
+        booster_.get(), split.matrix.get(),
         R"({"type": 0, "training": false, "iteration_begin": 0, "iteration_end": 0, "strict_shape": true})", &shape,
         &rank, &found);
     check(result, "predictions");
-    spread_answers(found, out.shape()[0], classes, out.data<float>());
+    expand_predictions(found, out.shape()[0], classes, out.data<float>());
     return out;
   }
-  Array gathered(const TreePart& part, const Array& own) const {
+  Array gathered(const TreeSplit& split, const Array& own) const {
     const int64_t width = own.shape()[1];
     int64_t most = 0;  // rows of the largest share
-    for (size_t r = 0; r + 1 < part.borders.size(); ++r) most = std::max(most, part.borders[r + 1] - part.borders[r]);
-    std::vector<float> mine(static_cast<size_t>(most * width)), all(mine.size() * (part.borders.size() - 1));
+    for (size_t r = 0; r + 1 < split.borders.size(); ++r)
+      most = std::max(most, split.borders[r + 1] - split.borders[r]);
+    std::vector<float> mine(static_cast<size_t>(most * width)), all(mine.size() * (split.borders.size() - 1));
     std::copy_n(own.data<float>(), own.numel(), mine.begin());
     ranks_->comm().all_gather(mine.data(), all.data(), most * width, DType::f32);
-    Array out(DType::f32, {part.rows.count(), width});
-    for (size_t r = 0; r + 1 < part.borders.size(); ++r) {
+    Array out(DType::f32, {split.rows.count(), width});
+    for (size_t r = 0; r + 1 < split.borders.size(); ++r) {
       std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(r * mine.size()),
-                  (part.borders[r + 1] - part.borders[r]) * width, out.data<float>() + part.borders[r] * width);
+                  (split.borders[r + 1] - split.borders[r]) * width, out.data<float>() + split.borders[r] * width);
     }
     return out;
   }
 
   // False if `early_stop` rounds have passed since the best one. Records this round if it is better.
   bool improves() {
-    const Array found = answers(test_, FitStep::answer_test);
+    const Array found = predictions(test_, FitStep::predict_test);
     const double loss = metric_ ? score_as_loss(found) : loss_of(found);
     if (loss < least_ - settings_.min_improvement) {
       least_ = loss;
@@ -399,7 +400,7 @@ class TreeFit {
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::optional<metrics::Metric> metric_;  // replaces the objective's loss
   std::optional<io::ScratchDir> pages_;    // of both matrices, if rows are on disk
-  TreePart train_, test_;
+  TreeSplit train_, test_;
   std::optional<XgboostJob> job_;  // set if several ranks fit
   XgboostHandle booster_;
   bool in_step_ = false;  // all ranks are in a step together
@@ -465,7 +466,7 @@ std::shared_ptr<const store::RowModel> fit_trees(const TreeLearner& learner, con
   return model;
 }
 
-void help_to_fit(const TreeLearner& learner, const train::Config& config, job::Ranks& ranks) {
+void fit_trees_with_rank_zero(const TreeLearner& learner, const train::Config& config, job::Ranks& ranks) {
   const SharedFit shared = receive_fit(ranks, config);
   const Xgboost& library = xgboost(shared.config.xgboost);
   library.hear_warnings();

@@ -21,10 +21,10 @@ void check_device(const Xgboost& library, const std::string& device);
 // Checks a fit by several ranks: the library, the objective, and that each rank has a row. Throws Error(device, usage).
 void check_ranks(const Xgboost& library, const RowData& data, const TreeSettings& settings);
 
-// See RowLearner::fit. `data.together`: all ranks but the first call help_to_fit.
+// See RowLearner::fit. `data.together`: all ranks but the first call fit_trees_with_rank_zero.
 std::shared_ptr<const store::RowModel> fit_trees(const TreeLearner& learner, const train::Config& config,
                                                  const RowData& data,
                                                  const std::function<bool(const Round&)>& on_round);
-void help_to_fit(const TreeLearner& learner, const train::Config& config, job::Ranks& ranks);
+void fit_trees_with_rank_zero(const TreeLearner& learner, const train::Config& config, job::Ranks& ranks);
 
 }  // namespace freight::tables

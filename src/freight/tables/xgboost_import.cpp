@@ -267,17 +267,18 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
   const int64_t parallel =
       number_in(booster.at("model").at("gbtree_model_param").value("num_parallel_tree", Json("1")));
   const int64_t rounds = facts.trees / std::max<int64_t>(groups * parallel, 1);
-  TreesMade made{.learner = parallel > 1 && rounds == 1 ? "forest" : "gbdt",
-                 .version = version_of(document),
-                 .rounds = rounds,
-                 .fitted = rounds};
+  TreeFitRecord record{.learner = parallel > 1 && rounds == 1 ? "forest" : "gbdt",
+                       .version = version_of(document),
+                       .rounds = rounds,
+                       .fitted = rounds};
   io::SafeTensors words;
   const auto count = static_cast<int64_t>(said.categories.size());
   words.tensors.emplace_back(kTreeCategories, Array::of(said.categories, {count}));
   const Xgboost& library = xgboost();
-  bundle.learner = made.learner;
-  bundle.rows = std::make_shared<XgboostModel>(library, bytes_by_xgboost(library, file, facts.objective, path),
-                                               TreeColumns(said.columns, words, path), classes, std::move(made), path);
+  bundle.learner = record.learner;
+  bundle.rows =
+      std::make_shared<XgboostModel>(library, bytes_by_xgboost(library, file, facts.objective, path),
+                                     TreeColumns(said.columns, words, path), classes, std::move(record), path);
   bundle.provenance["imported_from"] = path.substr(path.rfind('/') + 1);
   if (const auto metric = metric_of(learner.at("objective"))) metrics::write_metric(*metric, bundle.provenance);
   bundle.columns = std::move(said.columns);

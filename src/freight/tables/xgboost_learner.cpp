@@ -111,6 +111,25 @@ std::shared_ptr<const store::RowModel> TreeLearner::fit(const train::Config& con
   return fit_trees(*this, config, data, on_round);
 }
 
-void TreeLearner::help(const train::Config& config, job::Ranks& ranks) const { help_to_fit(*this, config, ranks); }
+// Sets the rounds to the mean of the best rounds on the folds: the fit on all rows has no validation set for early
+// stopping.
+train::Config TreeLearner::settled(const train::Config& config,
+                                   const std::vector<std::shared_ptr<const store::RowModel>>& folds) const {
+  train::Config c = config;
+  if (kind_ == Kind::forest) return c;
+  double rounds = 0;
+  for (const auto& model : folds) rounds += static_cast<double>(dynamic_cast<const XgboostModel&>(*model).rounds());
+  c.rounds = std::max<int64_t>(std::llround(rounds / static_cast<double>(folds.size())), 1);
+  c.early_stop = 0;
+  return c;
+}
+
+bool TreeLearner::reads_held_out(const train::Config& config) const {
+  return kind_ == Kind::gbdt && config.early_stop != 0;
+}
+
+void TreeLearner::fit_with_rank_zero(const train::Config& config, job::Ranks& ranks) const {
+  fit_trees_with_rank_zero(*this, config, ranks);
+}
 
 }  // namespace freight::tables

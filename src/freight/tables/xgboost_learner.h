@@ -36,7 +36,7 @@ class TreeLearner : public RowLearner {
                         const std::vector<std::shared_ptr<const store::RowModel>>& folds) const override;
   bool reads_held_out(const train::Config& config) const override;
   bool fits_by_several() const override { return true; }
-  void help(const train::Config& config, job::Ranks& ranks) const override;
+  void fit_with_rank_zero(const train::Config& config, job::Ranks& ranks) const override;
   Kind kind() const { return kind_; }
 
  private:
@@ -61,6 +61,6 @@ TreeSettings tree_settings(const train::Config& config, const RowData& data, con
 
 // The loss of a row's prediction by the objective: nats for classes, the squared error for squarederror, ... Rankings
 // are judged by a metric, since their rows have no loss of their own.
-double tree_loss(const TreeSettings& settings, const float* answer, double label);
+double tree_loss(const TreeSettings& settings, const float* prediction, double label);
 
 }  // namespace freight::tables

@@ -22,7 +22,8 @@ constexpr XgboostVersion kOldest = {1, 7, 0};       // the first whose histogram
 constexpr XgboostVersion kCollectives = {2, 1, 0};  // the first with a tracker in its C interface
 constexpr const char* kInstall =
     "install one by apt-get install libxgboost0, or a newer one by pip install xgboost-cpu into the active Python "
-    "environment; or name its libxgboost.so by --xgboost PATH or FREIGHT_XGBOOST";
+    "environment; or name its libxgboost.so in FREIGHT_XGBOOST (or by --xgboost of train)";
+constexpr const char *kVariable = "FREIGHT_XGBOOST", *kWithout = "none";
 
 // The names to load, in order.
 std::vector<std::string> candidates(const std::string& named) {
@@ -48,6 +49,9 @@ std::string words_of(std::string text) {
   return text;
 }
 
+// The library that the user names; empty: it is searched for.
+std::string named_library(const std::string& path) { return path.empty() ? env::get(kVariable) : path; }
+
 thread_local std::string t_unknown_parameter;
 
 void heard(const char* text) {
@@ -63,7 +67,7 @@ std::string XgboostVersion::text() const { return cat(major, ".", minor, ".", pa
 
 Xgboost::Xgboost(Loaded<XgboostFunctions> loaded) : functions_(loaded.functions), path_(loaded.library.path) {
   look_up(loaded.library, "", {FREIGHT_XGBOOST_COLLECTIVES(FREIGHT_SYMBOL)}, &collectives_, "");
-  lacks_ = loaded.library.why;
+  missing_function_ = loaded.library.why;
   functions_.XGBoostVersion(&version_.major, &version_.minor, &version_.patch);
   const char* built = nullptr;
   check(functions_.XGBuildInfo(&built), "what it was built with");
@@ -72,7 +76,7 @@ Xgboost::Xgboost(Loaded<XgboostFunctions> loaded) : functions_(loaded.functions)
 }
 
 const XgboostCollectives& Xgboost::collectives() const {
-  if (lacks_.empty() && !(version_ < kCollectives)) return collectives_;
+  if (missing_function_.empty() && !(version_ < kCollectives)) return collectives_;
   fail(ErrorKind::device, "--devices", "trees are fitted by several processes by XGBoost ", kCollectives.text(),
        " or newer, which has the tracker for their rendezvous: ", path_, " is ", version_.text(),
        "; install one by pip install xgboost-cpu into the active Python environment, or name its libxgboost.so by ",
@@ -98,7 +102,8 @@ void Xgboost::hear_warnings() const {
 const Xgboost& xgboost(const std::string& path) {
   static std::mutex guard;
   static auto& loaded = *new std::map<std::string, std::unique_ptr<Xgboost>>;  // by requested path; never closed
-  const std::string named = path.empty() ? env::get("FREIGHT_XGBOOST") : path;
+  const std::string named = named_library(path);
+  if (named == kWithout) fail(ErrorKind::device, "XGBoost", "it is switched off by ", kVariable, "=", kWithout);
   const std::string asked = named.empty() ? join(candidates(named), ":") : named;
   const std::lock_guard lock(guard);
   if (const auto it = loaded.find(asked); it != loaded.end()) return *it->second;
@@ -107,9 +112,9 @@ const Xgboost& xgboost(const std::string& path) {
   ::setenv("OMP_WAIT_POLICY", "passive", 0);
   Loaded<XgboostFunctions> l{};
   l.library = find_library(candidates(named), LibraryKind::system);
-  const char* by = path.empty() ? "FREIGHT_XGBOOST" : "--xgboost";
+  const char* by = path.empty() ? kVariable : "--xgboost";
   if (!l.library.handle && !named.empty()) {
-    fail(ErrorKind::device, by, "no library can be loaded there: got ", named, "; ", l.library.why);
+    fail(ErrorKind::device, by, "no library can be loaded there: ", l.library.why);
   }
   if (!l.library.handle) fail(ErrorKind::device, "XGBoost", "it is not there: ", l.library.why, "; ", kInstall);
   look_up(l.library, "", {FREIGHT_XGBOOST_FUNCTIONS(FREIGHT_SYMBOL)}, &l.functions,
@@ -121,6 +126,11 @@ const Xgboost& xgboost(const std::string& path) {
          kOldest.text(), " or newer; ", kInstall);
   }
   return *(loaded[asked] = std::move(library));
+}
+
+void need_named_xgboost(const std::string& path) {
+  const std::string named = named_library(path);
+  if (!named.empty() && named != kWithout) xgboost(path);
 }
 
 XgboostHandle owned_booster(const Xgboost& library, void* booster) {

@@ -86,7 +86,7 @@ class Xgboost {
 
   XgboostFunctions functions_;
   XgboostCollectives collectives_;
-  std::string lacks_;  // a function that is missing
+  std::string missing_function_;  // the first missing one of the collectives; empty if there is none
   std::string path_;
   XgboostVersion version_;
   bool cuda_ = false;
@@ -94,8 +94,12 @@ class Xgboost {
 
 // The library at `path`. If that is empty, the one that FREIGHT_XGBOOST names, or the first one found: in the active
 // Python environment (VIRTUAL_ENV, CONDA_PREFIX), in the loader's path, in Python's usual folders. Loaded once and
-// kept. Throws Error(device) that says how to install it, or what the named library lacks.
+// kept. Throws Error(device) that says how to install it, or what the named library lacks. `none` in place of a path
+// switches it off.
 const Xgboost& xgboost(const std::string& path = {});
+// Throws Error(device) if `path` or FREIGHT_XGBOOST names a library that cannot be used. A comparison of models may
+// skip trees because no library is installed, but not because a name is mistyped.
+void need_named_xgboost(const std::string& path);
 
 // XGBoost's boosters and matrices, which XGBoost frees.
 using XgboostHandle = std::shared_ptr<void>;

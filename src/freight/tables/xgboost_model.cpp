@@ -18,10 +18,10 @@ namespace freight::tables {
 
 namespace {
 
-constexpr const char* kTrees = "xgboost.trees";
-constexpr const char* kMade = "xgboost";     // the key in the metadata
-constexpr int64_t kRowsAtOnce = 512;         // rows of a thread: their features stay in the second-level cache
-constexpr int64_t kRowsExplained = 1 << 16;  // at once, to bound the memory
+const std::string kTrees = cat(kTreePrefix, "trees");
+constexpr const char* kFitRecordKey = "xgboost";  // the key in the metadata
+constexpr int64_t kRowsAtOnce = 512;              // rows of a thread: their features stay in the second-level cache
+constexpr int64_t kRowsExplained = 1 << 16;       // at once, to bound the memory
 constexpr const char* kMarginsFromDense =
     R"({"type": 1, "training": false, "iteration_begin": 0, "iteration_end": 0, "strict_shape": true, "missing": NaN, "cache_id": 0})";
 constexpr double kNearBase = 1e-5;  // as a fraction of the summands: sums of f32
@@ -66,7 +66,7 @@ void softmax_of(float* sums, int64_t count) {
 }
 
 // Converts sums f32 (N, groups) to predictions, in place.
-void answers_of_sums(store::RowLink link, std::vector<float>& sums, int64_t groups) {
+void apply_link(store::RowLink link, std::vector<float>& sums, int64_t groups) {
   switch (link) {
     case store::RowLink::identity: return;
     case store::RowLink::exponential:
@@ -81,9 +81,9 @@ void answers_of_sums(store::RowLink link, std::vector<float>& sums, int64_t grou
   }
 }
 
-float sum_of_answer(store::RowLink link, float answer) {
-  if (link == store::RowLink::logistic) return -std::log(1.0f / answer - 1.0f);
-  return link == store::RowLink::exponential ? std::log(answer) : answer;
+float inverse_link(store::RowLink link, float prediction) {
+  if (link == store::RowLink::logistic) return -std::log(1.0f / prediction - 1.0f);
+  return link == store::RowLink::exponential ? std::log(prediction) : prediction;
 }
 
 }  // namespace
@@ -112,24 +112,24 @@ std::vector<std::string> objectives_of_trees(int64_t classes) {
   return kObjectivesOfValues;
 }
 
-void spread_answers(const float* answers, int64_t rows, int64_t classes, float* out) {
+void expand_predictions(const float* predictions, int64_t rows, int64_t classes, float* out) {
   if (classes != 2) {
-    std::copy_n(answers, rows * std::max<int64_t>(classes, 1), out);
+    std::copy_n(predictions, rows * std::max<int64_t>(classes, 1), out);
     return;
   }
   for (int64_t i = 0; i < rows; ++i) {
-    out[2 * i] = 1.0f - answers[i];
-    out[2 * i + 1] = answers[i];
+    out[2 * i] = 1.0f - predictions[i];
+    out[2 * i + 1] = predictions[i];
   }
 }
 
-XgboostModel::XgboostModel(const Xgboost& library, Array bytes, TreeColumns columns, int64_t classes, TreesMade made,
-                           const std::string& path)
+XgboostModel::XgboostModel(const Xgboost& library, Array bytes, TreeColumns columns, int64_t classes,
+                           TreeFitRecord record, const std::string& path)
     : library_(library),
       bytes_(std::move(bytes)),
       columns_(std::move(columns)),
       classes_(classes),
-      made_(std::move(made)) {
+      fit_record_(std::move(record)) {
   ReadTrees read =
       read_trees({bytes_.data<uint8_t>(), bytes_.bytes()}, path, columns_.count(), classes > 2 ? classes : 1);
   facts_ = std::move(read.facts);
@@ -197,7 +197,7 @@ std::vector<float> XgboostModel::bases(const std::vector<store::Tree>& trees) co
   for (size_t g = 0; g < left.size(); ++g) {
     all.push_back(static_cast<float>(left[g]));
     if (facts_.start.size() != 1 && facts_.start.size() != left.size()) continue;
-    const float start = sum_of_answer(link(), facts_.start[facts_.start.size() == 1 ? 0 : g]);
+    const float start = inverse_link(link(), facts_.start[facts_.start.size() == 1 ? 0 : g]);
     if (std::fabs(static_cast<double>(start) - left[g]) <= kNearBase * (size[g] + std::fabs(left[g]))) all[g] = start;
   }
   return all;
@@ -212,8 +212,8 @@ Array XgboostModel::run(const Array& rows) const {
     const Array features = columns_.features(rows, begin, begin + count);
     std::vector<float> sums(static_cast<size_t>(count * groups()));
     sums_.sum(features.data<float>(), count, width, sums.data());
-    answers_of_sums(link(), sums, groups());
-    spread_answers(sums.data(), count, classes_, out.data<float>() + begin * k);
+    apply_link(link(), sums, groups());
+    expand_predictions(sums.data(), count, classes_, out.data<float>() + begin * k);
   });
   return out;
 }
@@ -291,17 +291,20 @@ std::string XgboostModel::library_file(const std::string& format) const {
 
 std::vector<std::string> XgboostModel::lines() const {
   std::vector<std::string> lines = {
-      cat(with_commas(facts_.trees), " trees of XGBoost ", made_.version, ", ", facts_.objective),
+      cat(with_commas(facts_.trees), " trees of XGBoost ", fit_record_.version, ", ", facts_.objective),
       cat(with_commas(facts_.leaves), " leaves, maximum depth ", facts_.depth)};
-  if (made_.fitted > made_.rounds) lines.push_back(cat("the first ", made_.rounds, " of ", made_.fitted, " rounds"));
+  if (fit_record_.fitted > fit_record_.rounds)
+    lines.push_back(cat("the first ", fit_record_.rounds, " of ", fit_record_.fitted, " rounds"));
   return lines;
 }
 
 void XgboostModel::write(io::SafeTensors& file) const {
   file.tensors.emplace_back(kTrees, bytes_);
   columns_.write(file);
-  file.metadata[kMade] =
-      nlohmann::ordered_json{{"version", made_.version}, {"rounds", made_.rounds}, {"fitted", made_.fitted}}.dump();
+  file.metadata[kFitRecordKey] = nlohmann::ordered_json{
+      {"version", fit_record_.version},
+      {"rounds", fit_record_.rounds},
+      {"fitted", fit_record_.fitted}}.dump();
 }
 
 std::shared_ptr<const store::RowModel> read_stored_trees(const std::string& learner, const io::SafeTensors& file,
@@ -310,27 +313,27 @@ std::shared_ptr<const store::RowModel> read_stored_trees(const std::string& lear
   if (!bytes || bytes->dtype() != DType::u8 || bytes->shape().rank() != 1) {
     fail(ErrorKind::checkpoint, path, "the tensor ", kTrees, " is missing, or not u8[N]");
   }
-  TreesMade made{.learner = learner, .version = {}};
-  const auto entry = file.metadata.find(kMade);
-  if (entry == file.metadata.end()) fail(ErrorKind::checkpoint, path, "its metadata has no entry ", kMade);
+  TreeFitRecord record{.learner = learner, .version = {}};
+  const auto entry = file.metadata.find(kFitRecordKey);
+  if (entry == file.metadata.end()) fail(ErrorKind::checkpoint, path, "its metadata has no entry ", kFitRecordKey);
   try {
     const auto j =
-        io::parse_json<nlohmann::json>(entry->second, cat(path, ": metadata: ", kMade), ErrorKind::checkpoint);
-    made.version = j.at("version").get<std::string>();
-    made.rounds = j.at("rounds").get<int64_t>();
-    made.fitted = j.at("fitted").get<int64_t>();
+        io::parse_json<nlohmann::json>(entry->second, cat(path, ": metadata: ", kFitRecordKey), ErrorKind::checkpoint);
+    record.version = j.at("version").get<std::string>();
+    record.rounds = j.at("rounds").get<int64_t>();
+    record.fitted = j.at("fitted").get<int64_t>();
   } catch (const nlohmann::json::exception& e) {
-    fail(ErrorKind::checkpoint, path, "metadata: ", kMade, ": ", io::json_fault(e));
+    fail(ErrorKind::checkpoint, path, "metadata: ", kFitRecordKey, ": ", io::json_fault(e));
   }
   const Xgboost& library = xgboost();
-  const XgboostVersion stored = version_in(made.version, path);
+  const XgboostVersion stored = version_in(record.version, path);
   if (std::pair(stored.major, stored.minor) > std::pair(library.version().major, library.version().minor)) {
-    fail(ErrorKind::device, path, "its trees are XGBoost ", made.version, "'s, which ", library.path(), ", ",
+    fail(ErrorKind::device, path, "its trees are XGBoost ", record.version, "'s, which ", library.path(), ", ",
          library.version().text(), ", may not read as they are meant; ",
          "install a newer one (pip install xgboost-cpu) or name one in FREIGHT_XGBOOST");
   }
   return std::make_shared<XgboostModel>(library, *bytes, TreeColumns(shape.columns, file, path),
-                                        static_cast<int64_t>(shape.classes.size()), std::move(made), path);
+                                        static_cast<int64_t>(shape.classes.size()), std::move(record), path);
 }
 
 }  // namespace freight::tables

@@ -17,7 +17,7 @@
 namespace freight::tables {
 
 // The contents of the file in addition to the trees.
-struct TreesMade {
+struct TreeFitRecord {
   std::string learner;  // "gbdt", "forest"
   std::string version;  // of the library that fitted them
   int64_t rounds = 0;   // rounds that were kept
@@ -34,7 +34,7 @@ XgboostHandle matrix_of_features(const Xgboost& library, const TreeColumns& colu
 class XgboostModel : public store::RowModel {
  public:
   // `bytes`: the model as UBJSON (XGBoosterSaveModelToBuffer), u8. Throws Error(checkpoint) that names `path`.
-  XgboostModel(const Xgboost& library, Array bytes, TreeColumns columns, int64_t classes, TreesMade made,
+  XgboostModel(const Xgboost& library, Array bytes, TreeColumns columns, int64_t classes, TreeFitRecord record,
                const std::string& path);
 
   int64_t outputs() const override { return std::max<int64_t>(classes_, 1); }
@@ -42,7 +42,7 @@ class XgboostModel : public store::RowModel {
   bool is_ranking() const override { return facts_.objective.starts_with("rank:"); }
   Array run(const Array& rows) const override;
   int64_t parameters() const override { return facts_.nodes; }
-  int64_t rounds() const { return made_.rounds; }  // that were kept
+  int64_t rounds() const { return fit_record_.rounds; }  // that were kept
   std::vector<std::string> lines() const override;
   void write(io::SafeTensors& file) const override;
   bool explains() const override { return true; }
@@ -64,7 +64,7 @@ class XgboostModel : public store::RowModel {
   Array bytes_;
   TreeColumns columns_;
   int64_t classes_;  // 0: a regression
-  TreesMade made_;
+  TreeFitRecord fit_record_;
   TreeFacts facts_;
   XgboostHandle booster_;
   TreeSums sums_;
@@ -75,7 +75,7 @@ class XgboostModel : public store::RowModel {
 std::vector<std::string> objectives_of_trees(int64_t classes);
 
 // Converts XGBoost's predictions, (N) or (N, groups), to probabilities of each class, or values: f32 (N, outputs).
-void spread_answers(const float* answers, int64_t rows, int64_t classes, float* out);
+void expand_predictions(const float* predictions, int64_t rows, int64_t classes, float* out);
 
 std::shared_ptr<const store::RowModel> read_stored_trees(const std::string& learner, const io::SafeTensors& file,
                                                          const std::string& path, const store::RowShape& shape);

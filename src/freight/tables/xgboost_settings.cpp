@@ -192,12 +192,12 @@ TreeSettings tree_settings(const train::Config& c, const RowData& data, const Xg
   return s;
 }
 
-double tree_loss(const TreeSettings& s, const float* answer, double label) {
+double tree_loss(const TreeSettings& s, const float* prediction, double label) {
   if (s.objective == "binary:logistic" || s.objective == "multi:softprob") {
-    const float p = answer[static_cast<size_t>(label)];
+    const float p = prediction[static_cast<size_t>(label)];
     return -std::log(static_cast<double>(std::max(p, std::numeric_limits<float>::min())));
   }
-  const auto y = static_cast<double>(*answer);
+  const auto y = static_cast<double>(*prediction);
   if (s.objective == "reg:absoluteerror") return std::fabs(y - label);
   if (s.objective == "reg:quantileerror") return std::max(s.quantile * (label - y), (s.quantile - 1) * (label - y));
   const double positive = std::max(y, 1e-30);

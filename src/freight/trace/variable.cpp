@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 
+#include "freight/base/normal_draws.h"
 #include "freight/base/philox.h"
 #include "freight/base/threads.h"
 #include "freight/trace/number.h"
@@ -44,18 +45,13 @@ void each(int64_t n, F&& f) {
   });
 }
 
-// Box-Muller in f32 on both pairs of words of a block: four draws per block, several times faster than random_normal.
 void normals(float* dst, int64_t n, uint64_t key, float mean, float deviation) {
-  each((n + 3) / 4, [&](int64_t block) {
-    const Philox4 r = philox(key, static_cast<uint64_t>(block), static_cast<uint64_t>(kInitStream) << 32);
-    float z[4];
-    for (int pair = 0; pair < 2; ++pair) {
-      const float u = (static_cast<float>(r.v[2 * pair] >> 8) + 1.0f) * 0x1p-24f;  // (0, 1]
-      const float radius = std::sqrt(-2.0f * std::log(u)), angle = 6.2831853f * uniform_from_bits(r.v[2 * pair + 1]);
-      z[2 * pair] = radius * std::cos(angle);
-      z[2 * pair + 1] = radius * std::sin(angle);
-    }
-    for (int64_t i = block * 4; i < std::min(n, block * 4 + 4); ++i) dst[i] = mean + deviation * z[i & 3];
+  constexpr int64_t kDraws = 4 * kChunk;
+  parallel_for((n + kDraws - 1) / kDraws, [&](int64_t chunk) {
+    float* const draws = dst + chunk * kDraws;
+    const int64_t count = std::min(kDraws, n - chunk * kDraws);
+    normal_draws(draws, count, key, static_cast<uint64_t>(kInitStream) << 32, chunk * kChunk);
+    for (int64_t i = 0; i < count; ++i) draws[i] = mean + deviation * draws[i];
   });
 }
 

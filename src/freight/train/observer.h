@@ -43,7 +43,7 @@ struct RunSummary {
 };
 
 struct StepReport {
-  int64_t epoch = 0, epochs = 0;  // 1-based
+  int64_t epoch = 0, epochs = 0;  // 1-based; epochs is 0 before it is known (a fit that runs until it converges)
   int64_t step = 0, steps = 0;    // within the epoch, 1-based
   int64_t total_step = 0;
   double loss = 0, mean_loss = 0;   // of the step; mean over the epoch's steps, a short last batch counts as any other

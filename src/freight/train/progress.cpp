@@ -46,8 +46,10 @@ std::string clock_text(double seconds) {
   return s >= 86400 ? cat(s / 86400, "d ", buf) : std::string(buf);
 }
 
+std::string epoch_text(int64_t epoch, int64_t epochs) { return epochs > 0 ? cat(epoch, "/", epochs) : cat(epoch); }
+
 std::string progress_text(const ProgressFigures& f) {
-  std::string text = cat(f.pass, " ", f.epoch, "/", f.epochs);
+  std::string text = cat(f.pass, " ", epoch_text(f.epoch, f.epochs));
   if (f.steps > 1) text += cat("  ", f.step, "/", f.steps);
   text += cat("  ", f.loss_name, " ", figure(f.loss));
   if (f.mean_loss) text += cat(" (", figure(*f.mean_loss), ")");

@@ -12,7 +12,7 @@ namespace freight {
 // The values of one progress line; empty ones are omitted from the text.
 struct ProgressFigures {
   const char* pass = "epoch";     // RunSummary::pass
-  int64_t epoch = 0, epochs = 0;  // 1-based
+  int64_t epoch = 0, epochs = 0;  // 1-based; see epoch_text
   int64_t step = 0, steps = 0;    // within the epoch
   const char* loss_name = "loss";
   double loss = 0;
@@ -24,6 +24,8 @@ struct ProgressFigures {
   std::optional<int64_t> memory_bytes = {}, memory_limit_bytes = {};
   std::optional<double> eta_s = {};
 };
+// "3/90"; "3" if the number of epochs is not known (0).
+std::string epoch_text(int64_t epoch, int64_t epochs);
 // "epoch 3/90  412/5005  loss 2.913 (3.104)  top1 41.2  lr 0.1  1284 img/s  data 2%  mem 9.8/23.6 GiB  eta 0:41:07"
 std::string progress_text(const ProgressFigures& figures);
 // The same in at most `width` columns, if omitting memory, rate, mean loss and data percentage achieves that.

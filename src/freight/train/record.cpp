@@ -14,6 +14,7 @@
 #include "freight/io/json_library.h"
 #include "freight/job/signals.h"
 #include "freight/train/config_fields.h"
+#include "freight/train/progress.h"
 #include "freight/train/record_internal.h"
 
 namespace freight::train {
@@ -165,7 +166,7 @@ void RunRecorder::epoch(const EpochReport& e) {
   const std::string test = e.test ? cat(" ", held_out_, " loss ", fixed(e.test->loss, 4), top1_text(e.test->top1),
                                         metric_text(own, e.test->metric))
                                   : std::string();
-  note_heard(cat(run_.pass(), " ", r.epoch, "/", r.epochs, " loss ", fixed(r.mean_loss, 4), top1_text(r.top1),
+  note_heard(cat(run_.pass(), " ", epoch_text(r.epoch, r.epochs), " loss ", fixed(r.mean_loss, 4), top1_text(r.top1),
                  metric_text(own, r.metric), test, e.best ? " * best" : ""));
 }
 

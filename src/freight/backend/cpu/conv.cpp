@@ -11,6 +11,7 @@
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/conv.h"
 #include "freight/backend/cpu/kernels/conv_taps.h"
+#include "freight/backend/cpu/kernels/depthwise.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "freight/backend/cpu/kernels/plane_tile.h"
@@ -66,9 +67,8 @@ ConvProblem transposed_problem(const ConvOp& p) {
 // 1->6 5x5 53 : 23, 16->16 3x3 @32 73 : 44, 32->32 @16 58 : 38. Elsewhere (3 channels, stride 2, 64 channels, AVX-512)
 // oneDNN is as fast.
 bool runs_direct(const ConvOp& p) {
-  const bool unit_stride = std::all_of(p.a.stride.begin(), p.a.stride.end(), [](int64_t d) { return d == 1; });
   const int64_t c = p.x.shape[1], o = p.y.shape[1];
-  if (!unit_stride) return false;
+  if (p.a.stride != Shape::filled(p.a.stride.rank(), 1)) return false;
   const bool plane = c == 1 && o <= PlaneTable::kMaxOutputs;
   if (p.op == Op::conv && plane) return true;
   if (gemm_table().lanes != 8) return false;
@@ -79,8 +79,7 @@ bool runs_direct(const ConvOp& p) {
 
 // Measured on two cores against oneDNN's direct convolutions, ms. 3x3, a Xeon with AVX-512: 64 channels @56 b16 7.9
 // : 13.3 forward, 7.9 : 19.7 input gradient; 512 @28 b8 61 : 124 and 61 : 116. A Zen 4: 16 channels @32 b128 1.9
-// : 2.8, 2.0 : 2.8 and 1.5 : 2.7, with AVX2 alone 2.5 : 4.1 and 2.4 : 3.0; 5x5 2.2 : 3.8; 64 channels 5x5 b64 17.6 :
-// 56, 17.8 : 58 and 21.8 : 63.
+// : 2.8, 2.0 : 2.8 and 1.5 : 2.7; 64 channels 5x5 b64 17.6 : 56, 17.8 : 58 and 21.8 : 63.
 bool runs_winograd(const ConvOp& p) {
   const ConvProblem c = p.op == Op::conv_grad_input ? transposed_problem(p) : plain_problem(p);
   return std::min(c.c, c.o) >= 16 && c.pad_h >= 0 && c.pad_w >= 0 && winograd_fits(c);
@@ -97,8 +96,7 @@ int64_t winograd_tiles(const ConvProblem& c) { return c.n * ceil_div(c.oh, 4) * 
 // Without AMX, products of bf16 reach twice the rate of those of f32, of which Winograd's method saves three of four
 // for 3x3 and 21 of 25 for 5x5. Two busy cores of a Zen 4, ms, direct in bf16 : Winograd's in f32 on bf16 images. 5x5,
 // 64 channels into 192 @27 b32: 46 : 22 forward, 44 : 25 input gradient, 55 : 44 weight gradient; 3x3, 64 into 192 @56
-// b16: 32 : 25, 35 : 23, 39 : 27; 144 into 288 @14: 8.4 : 8.0, 6.8 : 5.2, 9.7 : 5.1; but 16 @32 b128: 1.4 : 2.1, 1.5
-// : 2.1, 1.9 : 1.8, and 192 into 384 @7 b16: 2.0 : 4.4, 2.3 : 4.4, 3.6 : 2.9.
+// b16: 32 : 25, 35 : 23, 39 : 27; but 16 @32 b128: 1.4 : 2.1, 1.5 : 2.1, 1.9 : 1.8.
 bool bf16_by_winograd(const ConvOp& p, const ConvProblem& c) {
   if (splits_f32() || !runs_winograd(p)) return false;
   if (p.op == Op::conv_grad_weight || c.kh == 5) return true;
@@ -117,16 +115,15 @@ bool runs_as_product(const ConvProblem& c) {
 // sequences: the gradient of a bf16 weight as products of sequences of pixels; where the weights are few it wins also
 // of 1x1 convolutions, since pixels are cut. spread: the input gradient of a bf16 1x1 convolution with steps.
 constexpr int64_t kFewWeights = 65536;
-// taps: the gradient of a weight whose taps are apart.
-enum class Way : uint8_t { dnnl, direct, winograd, product, sequences, spread, taps };
-constexpr const char* kWays[] = {"dnnl", "direct", "winograd", "gemm", "sequences", "spread", "taps"};
+// taps: the gradient of a weight whose taps are apart. depthwise: that of a weight with a filter for each channel.
+enum class Way : uint8_t { dnnl, direct, winograd, product, sequences, spread, taps, depthwise };
+constexpr const char* kWays[] = {"dnnl", "direct", "winograd", "gemm", "sequences", "spread", "taps", "depthwise"};
 
 // The gradient of a weight with dilation where oneDNN has no kernel of its own for it: with AVX-512 that is where there
 // are steps as well. It then unfolds the image, or, where that is too large, walks plain loops.
 bool runs_by_taps(const ConvOp& p) {
-  const bool fits =
-      p.op == Op::conv_grad_weight && p.x.shape.rank() > 3 && (p.x.dtype == DType::f32 || p.x.dtype == DType::bf16);
-  if (!fits || std::all_of(p.a.dilation.begin(), p.a.dilation.end(), [](int64_t d) { return d == 1; })) return false;
+  const bool makes_weight = p.op == Op::conv_grad_weight && p.x.shape.rank() > 3;
+  if (!makes_weight || !p.dilated() || (p.x.dtype != DType::f32 && p.x.dtype != DType::bf16)) return false;
   try {
     const auto pd = p.backward<dnnl::convolution_backward_weights>(dnnl_any(grouped(p.w, p.a.groups)));
     const std::string_view name = pd.impl_info_str();
@@ -134,6 +131,14 @@ bool runs_by_taps(const ConvOp& p) {
   } catch (const dnnl::error&) {  // it has none at all
     return true;
   }
+}
+
+// oneDNN 2.6 has a kernel of its own for 3x3 alone, as fast as ours. For larger filters its general one takes ten times
+// as long as the forward pass: the 7x7 ones of convnext_tiny b4, one thread of a Zen 4, 152 ms, ours 16.
+bool runs_depthwise(const ConvOp& p) {
+  return p.op == Op::conv_grad_weight && p.a.groups > 1 && p.a.groups == p.y.shape[1] && p.w.shape[1] == 1 &&
+         !p.dilated() && p.x.shape.rank() <= 4 && (p.x.dtype == DType::f32 || p.x.dtype == DType::bf16) &&
+         depthwise_fits(plain_problem(p));
 }
 
 TapsProblem taps_problem(const ConvOp& p) {
@@ -152,10 +157,9 @@ TapsProblem taps_problem(const ConvOp& p) {
 
 // With Winograd's method from so many `tiles` on.
 Way way_of(const ConvOp& p, int64_t tiles) {
+  if (runs_depthwise(p)) return Way::depthwise;
   if (runs_by_taps(p)) return Way::taps;
-  const bool plain =
-      p.a.groups == 1 && std::all_of(p.a.dilation.begin(), p.a.dilation.end(), [](int64_t d) { return d == 1; });
-  if (!plain || p.x.shape.rank() > 4) return Way::dnnl;
+  if (p.a.groups > 1 || p.dilated() || p.x.shape.rank() > 4) return Way::dnnl;
   const ConvProblem c = plain_problem(p);
   if (p.x.dtype == DType::bf16 && bf16_table()) {
     const bool makes_weight = p.op == Op::conv_grad_weight;
@@ -340,8 +344,6 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const ConvOp& p, Way way)
   };
   if (way == Way::direct && n.op == Op::conv) return own(ConvForward(c));
   if (way == Way::direct) return own(ConvGradWeight(c));
-  if (way == Way::taps && p.x.dtype == DType::bf16) return own(TapsGradWeight<Bf16>(taps_problem(p)), Bf16{});
-  if (way == Way::taps) return own(TapsGradWeight<float>(taps_problem(p)));
   if (way == Way::sequences) return own(Bf16GradWeight(c), Bf16{});
   if (way == Way::spread) return own(Bf16SpreadProduct(c), Bf16{});
   if (way == Way::product && p.x.dtype == DType::bf16)
@@ -359,9 +361,11 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const ConvOp& p, Way way)
     }
     return choose(spec, candidates);
   }
-  if (way == Way::winograd) {
+  if (way == Way::winograd || way == Way::taps || way == Way::depthwise) {
     const auto of = [&]<class T>(T) -> std::unique_ptr<Kernel> {
       using Weights = typename Winograd<T>::Weights;
+      if (way == Way::taps) return own(TapsGradWeight<T>(taps_problem(p)), T{});
+      if (way == Way::depthwise) return own(DepthwiseGradWeight<T>(c), T{});
       if (n.op == Op::conv_grad_weight) return own(WinogradGradWeight<T>(c), T{});
       if (n.op == Op::conv_grad_input)
         return own(Winograd<T>(transposed_problem(p), Weights::transposed, spec.stream_outputs), T{});
@@ -370,8 +374,7 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const ConvOp& p, Way way)
     return p.x.dtype == DType::bf16 ? of(Bf16{}) : of(float{});
   }
   if (cuts_rows(p)) {
-    const bool makes_weight = n.op == Op::conv_grad_weight;
-    const Layout& w = makes_weight ? spec.out[0].layout : spec.in[1].layout;
+    const Layout& w = n.op == Op::conv_grad_weight ? spec.out[0].layout : spec.in[1].layout;
     return make_conv_rows(p, spec.in.size() + 1, p.weight_desc(w).get_size(),
                           [&](const ConvOp& piece) { return by_dnnl(spec, piece); });
   }

@@ -39,6 +39,7 @@ struct ConvOp {
   }
 
   bool empty() const { return x.numel() == 0 || w.numel() == 0 || y.numel() == 0; }
+  bool dilated() const { return a.dilation != Shape::filled(a.dilation.rank(), 1); }
   std::vector<int64_t> dilations() const {
     std::vector<int64_t> d;
     for (int64_t v : a.dilation) d.push_back(v - 1);

@@ -1,11 +1,11 @@
-#include "freight/tables/division.h"
+#include "freight/tables/time_split.h"
 
 #include <gtest/gtest.h>
 
 namespace freight::tables {
 namespace {
 
-TEST(Division, TheLastRowsAreHeldOutByTheirTime) {
+TEST(TimeSplit, TheLastRowsAreHeldOutByTheirTime) {
   EXPECT_EQ(hold_out_last({5, 1, 4, 2, 3}, 0.4), (std::vector<bool>{true, false, true, false, false}));
   EXPECT_EQ(hold_out_last({1, 2, 2, 2, 3}, 0.4), (std::vector<bool>{false, true, true, true, true}))
       << "rows of one time stand on one side";

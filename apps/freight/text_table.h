@@ -6,6 +6,6 @@
 namespace freight::app {
 
 // Two spaces between columns, no trailing blanks; rows may be shorter than the header.
-std::string table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows);
+std::string text_table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace freight::app

@@ -1,5 +1,5 @@
-// See stream_internal.h.
-#include "freight/comm/stream_internal.h"
+// See streaming_stores_internal.h.
+#include "freight/comm/streaming_stores_internal.h"
 
 #include <cstring>
 #if defined(__x86_64__)

@@ -1,11 +1,11 @@
-// See table.h.
-#include "table.h"
+// See text_table.h.
+#include "text_table.h"
 
 #include <algorithm>
 
 namespace freight::app {
 
-std::string table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows) {
+std::string text_table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths(header.size(), 0);
   const auto measure = [&](const std::vector<std::string>& row) {
     for (size_t i = 0; i < row.size() && i < widths.size(); ++i) widths[i] = std::max(widths[i], row[i].size());

@@ -17,6 +17,6 @@ ShardedTime sharded_time(const std::string& run);
 // "3.9 ms a step, 3.6 ms without: they cost 8 %". To be asked when the run is over: it trains for a tenth of the run's
 // time at most, 5 s, or three steps where they take longer, in a folder that is removed. "" where the run was too
 // short to be compared, where a signal came, or where the other run failed.
-std::string contract_cost(train::Config config, const ShardedTime& sharded);
+std::string shards_cost(train::Config config, const ShardedTime& sharded);
 
 }  // namespace freight::app

@@ -1,5 +1,5 @@
-// See division.h.
-#include "freight/tables/division.h"
+// See time_split.h.
+#include "freight/tables/time_split.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
-// See contract_cost.h.
-#include "contract_cost.h"
+// See shards_cost.h.
+#include "shards_cost.h"
 
 #include <algorithm>
 #include <chrono>
@@ -48,7 +48,7 @@ ShardedTime sharded_time(const std::string& run) {
           .train_seconds = j["result"].value("train_seconds", 0.0)};
 }
 
-std::string contract_cost(train::Config config, const ShardedTime& sharded) {
+std::string shards_cost(train::Config config, const ShardedTime& sharded) {
   if (sharded.step_seconds <= 0 || sharded.train_seconds < kLeastSeconds || signals::stop_requested()) return {};
   try {
     const LogFolder folder("train");
