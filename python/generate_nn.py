@@ -12,8 +12,8 @@ TORCH = {
     "Conv2d": "in_channels=in out_channels=out kernel_size=kernel stride padding dilation groups bias padding_mode",
     "ConvTranspose1d": "in_channels=in out_channels=out kernel_size=kernel stride padding output_padding groups bias dilation",
     "ConvTranspose2d": "in_channels=in out_channels=out kernel_size=kernel stride padding output_padding groups bias dilation",
-    "MaxPool1d": "kernel_size=kernel stride padding dilation",
-    "MaxPool2d": "kernel_size=kernel stride padding dilation",
+    "MaxPool1d": "kernel_size=kernel stride padding dilation return_indices ceil_mode",
+    "MaxPool2d": "kernel_size=kernel stride padding dilation return_indices ceil_mode",
     "AvgPool1d": "kernel_size=kernel stride padding ceil_mode count_include_pad",
     "AvgPool2d": "kernel_size=kernel stride padding ceil_mode count_include_pad divisor_override=divisor",
     "AdaptiveAvgPool1d": "output_size=output",
@@ -22,8 +22,8 @@ TORCH = {
     "AdaptiveMaxPool2d": "output_size=output",
     "Upsample": "size scale_factor=factor mode align_corners",
     "Unflatten": "dim=axis unflattened_size=sizes",
-    "BatchNorm1d": "num_features=channels eps momentum affine",
-    "BatchNorm2d": "num_features=channels eps momentum affine",
+    "BatchNorm1d": "num_features=channels eps momentum affine track_running_stats=running",
+    "BatchNorm2d": "num_features=channels eps momentum affine track_running_stats=running",
     "InstanceNorm1d": "num_features=channels eps affine",
     "InstanceNorm2d": "num_features=channels eps affine",
     "LayerNorm": "normalized_shape=shape eps elementwise_affine=affine bias",
@@ -32,7 +32,7 @@ TORCH = {
     "GroupNorm": "num_groups=groups num_channels=channels eps affine",
     "Dropout": "p",
     "Flatten": "start_dim=start end_dim=end",
-    "Embedding": "num_embeddings=rows embedding_dim=width padding_idx",
+    "Embedding": "num_embeddings=rows embedding_dim=width padding_idx max_norm norm_type scale_grad_by_freq",
     "EmbeddingBag": "num_embeddings=rows embedding_dim=width",
     "LeakyReLU": "negative_slope=slope",
     "Softmax": "dim=axis",
@@ -52,10 +52,11 @@ TORCH = {
 NONE = {("MaxPool1d", "stride"): 0, ("AvgPool1d", "stride"): 0, ("MaxPool2d", "stride"): 0, ("AvgPool2d", "stride"): 0,
         ("AvgPool1d", "divisor"): 0, ("AvgPool2d", "divisor"): 0, ("Upsample", "size"): 0, ("Upsample", "factor"): 0,
         ("Upsample", "align_corners"): False, ("Embedding", "padding_idx"): -1,
-        ("EmbeddingBag", "padding_idx"): -1, ("MultiheadAttention", "key_width"): 0, ("MultiheadAttention", "value_width"): 0,
+        ("Embedding", "max_norm"): -1, ("EmbeddingBag", "padding_idx"): -1, ("MultiheadAttention", "key_width"): 0, ("MultiheadAttention", "value_width"): 0,
         ("RMSNorm", "eps"): 1.1920928955078125e-07}
 # Settings of Python that are words, or None for one of several numbers: the values of the library's declaration that mean the same.
 WORDS = {("Conv1d", "padding"): {"same": -1, "valid": 0}, ("Conv2d", "padding"): {"same": -1, "valid": 0}}
+WORDS |= {("BatchNorm1d", "momentum"): {None: -1}, ("BatchNorm2d", "momentum"): {None: -1}}
 WORDS |= {(f"Adaptive{kind}Pool{n}d", "output"): {None: 0} for kind in ("Avg", "Max") for n in (1, 2)}
 # Layers whose calls take and return more than arrays: their classes are in freight/_module.py.
 BASES = {"LSTM": "RecurrentLayer", "GRU": "RecurrentLayer", "MultiheadAttention": "AttentionLayer"}
@@ -101,7 +102,7 @@ def stub_type(layer, f):
     optional = not f["required"] and default_of(layer, f) == "None"
     words = WORDS.get((layer["name"], f["key"]))
     if words and None in words:
-        return "int | Sequence[int | None] | None"
+        return "float | None" if f["kind"] == "number" else "int | Sequence[int | None] | None"
     return (f"Literal[{', '.join(repr(w) for w in words)}] | " if words else "") + TYPES[f["kind"]] + (" | None" if optional else "")
 
 

@@ -1,6 +1,6 @@
 """Modules that contain others, in order or by name, as PyTorch's: Sequential, ModuleList, ModuleDict."""
 from . import _core
-from ._module import Module, _changed, _modes_kept
+from ._module import Module, _changed, _modes_kept, _results
 
 
 class _Listed(Module):
@@ -98,7 +98,7 @@ class Sequential(_Listed):
     def _run(self, node, arguments, keywords):
         if keywords:
             raise TypeError(f"Sequential: expected arrays alone, got {', '.join(keywords)}")
-        return node.call(arguments)
+        return _results(node.call(arguments))
 
 
 class ModuleList(_Listed):

@@ -11,7 +11,7 @@ from .nn._written_layers import WrittenLayer
 
 # Settings of PyTorch's layers that Freight's may lack, with the value that means what these do.
 _FIXED = {"padding_mode": "zeros", "return_indices": False, "recompute_scale_factor": None, "proj_size": 0, "max_norm": None,
-          "scale_grad_by_freq": False, "sparse": False, "bias_k": None, "bias_v": None, "add_zero_attn": False}
+          "scale_grad_by_freq": False, "sparse": False, "track_running_stats": False, "bias_k": None, "bias_v": None, "add_zero_attn": False}
 
 # Functions and methods whose results may share the memory of their first argument.
 _VIEWS = ("view", "reshape", "flatten", "transpose", "permute", "unsqueeze", "squeeze", "select", "narrow", "expand", "getitem", "t")
@@ -169,9 +169,7 @@ class _Conversion:
 
     def known(self, cls, module, path):
         place = self.place(module, path)
-        # BatchNorm always has running statistics, InstanceNorm never.
-        fixed = {**_FIXED, "track_running_stats": not type(module).__name__.startswith("InstanceNorm")}
-        for name, needed in fixed.items():
+        for name, needed in _FIXED.items():
             if name not in cls._keys and getattr(module, name, needed) != needed:
                 raise ValueError(f"{place}: expected {name}={needed!r}, got {getattr(module, name)!r}")
         settings = {name: getattr(module, name) for name in cls._keys if name != "bias" and hasattr(module, name)}

@@ -60,7 +60,7 @@ NN = {
     "BatchNormalization": "nn.BatchNorm1d or nn.BatchNorm2d", "LayerNormalization": "nn.LayerNorm", "Activation": "nn.ReLU and others", "Input": "not needed: shapes follow from the data",
     "Reshape": "nn.Unflatten", "Bidirectional": "nn.LSTM(..., bidirectional=True)", "SpatialDropout2D": "nn.Dropout2d", "ZeroPadding2D": "nn.ZeroPad2d",
     "UpSampling2D": "nn.Upsample", "init": "the setting init= of a layer, or layer.weight = array", "utils": "clip_grad_norm= of an optimizer or of fit",
-    "Tensor": "freight.Array", "DataParallel": "freight launch",
+    "Tensor": "freight.Array", "DataParallel": "freight launch", "RNN": "nn.LSTM, nn.GRU, or nn.RNNCell in a loop",
 }
 ESTIMATOR = {
     "learning_rate": "lr", "learning_rate_init": "lr", "n_estimators": "rounds of gbdt, trees of forest", "max_iter": "rounds of gbdt, epochs of networks",

@@ -37,6 +37,13 @@ def _modes_kept(nodes):
         node.training = mode
 
 
+def _results(found):
+    """The results of a node. Indices, which stand behind the values, are i64 in Python."""
+    if not isinstance(found, tuple):
+        return found
+    return tuple(xp.astype(x, xp.int64) if x.dtype == xp.int32 else x for x in found)
+
+
 class Module:
     """A layer, a block or a network. Subclasses make their parts in `__init__`, after `super().__init__()`, and compute in
     `forward`."""
@@ -404,7 +411,7 @@ class Layer(Module):
     def _run(self, node, arguments, keywords):
         if keywords:
             raise TypeError(f"{self._type}: expected arrays alone, got {', '.join(keywords)}")
-        return node.call(arguments)
+        return _results(node.call(arguments))
 
     def forward(self, *arguments, **keywords):
         return self(*arguments, **keywords)
@@ -430,8 +437,10 @@ class Layer(Module):
 
     def extra_repr(self):
         given = self._settings
-        return ", ".join(f"{name}={given[key]!r}" for name, key in self._keys.items()
-                         if key in given and name not in self._containers and given[key] != self._usual.get(name, ...))
+        words = {(key, number): word for key, numbers in self._words.items() for word, number in numbers.items()}
+        shown = {name: words.get((key, given[key]), given[key]) if isinstance(given[key], (int, float)) else given[key]
+                 for name, key in self._keys.items() if key in given and name not in self._containers}
+        return ", ".join(f"{name}={value!r}" for name, value in shown.items() if given[self._keys[name]] != self._usual.get(name, ...))
 
     @classmethod
     def _wrapped(cls, node, settings, wrapped):

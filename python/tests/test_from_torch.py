@@ -60,9 +60,11 @@ LAYERS = [
                                      lambda: T.Upsample(scale_factor=1.7, mode="linear"), lambda: T.Upsample(5, mode="linear"),
                                      lambda: T.Conv1d(4, 4, 3, 2, 2, padding_mode="circular"), lambda: T.GLU(dim=1))],
     *[(make, (2, 3, 7, 5)) for make in (lambda: T.InstanceNorm2d(3, affine=True), lambda: T.BatchNorm2d(3, affine=False),
+                                        lambda: T.BatchNorm2d(3, momentum=None), lambda: T.BatchNorm2d(3, track_running_stats=False),
                                         lambda: T.AdaptiveMaxPool2d((3, 2)), lambda: T.AdaptiveAvgPool2d((None, 2)),
                                         lambda: T.AdaptiveMaxPool2d((3, None)),
-                                        lambda: T.ConvTranspose2d(3, 2, 3),
+                                        lambda: T.ConvTranspose2d(3, 2, 3), lambda: T.ConvTranspose2d(3, 2, 3, output_padding=1, dilation=2),
+                                        lambda: T.ConvTranspose2d(3, 2, 3, (2, 1), (1, 3), (2, 2), dilation=3), lambda: T.Dropout(1.0),
                                         lambda: T.ConvTranspose2d(3, 6, (3, 2), (2, 1), (0, 1), (1, 0), 3, False, (1, 2)),
                                         lambda: T.Conv2d(3, 2, 3, padding="same", dilation=2, padding_mode="reflect"),
                                         lambda: T.Conv2d(3, 2, (2, 3), padding="same"), lambda: T.Conv2d(3, 2, 3, 2, 2, padding_mode="replicate"),
@@ -89,7 +91,7 @@ def test_each_layer_computes_what_pytorchs_does(make, shape):
     theirs = make()
     ours = fr.from_torch(theirs)
     assert {n: tuple(v.shape) for n, v in ours.state_dict().items()} == {
-        n: tuple(v.shape) for n, v in theirs.state_dict().items() if n != "num_batches_tracked"}
+        n: tuple(v.shape) for n, v in theirs.state_dict().items() if n != "num_batches_tracked" or theirs.momentum is None}
     x = torch.randn(shape, requires_grad=True)
     y = theirs(x)
     weights = torch.randn(y.shape)
@@ -386,9 +388,9 @@ BAD = [
     (lambda: T.TransformerEncoderLayer(4, 2, activation=torch.tanh), ValueError, 'expected the activation "relu" or "gelu"'),
     (lambda: T.LSTM(2, 2, proj_size=1), ValueError, r"the module \(LSTM\): expected proj_size=0, got 1"),
     (lambda: T.Sequential(T.Sequential(T.ReLU(), T.RReLU())), TypeError, r"from_torch: 0.1 \(RReLU\) is no layer of freight.nn"),
-    (lambda: T.BatchNorm1d(2, track_running_stats=False), ValueError, "expected track_running_stats=True, got False"),
     (lambda: T.InstanceNorm1d(2, track_running_stats=True), ValueError, "expected track_running_stats=False, got True"),
-    (lambda: T.MaxPool2d(2, return_indices=True), ValueError, "expected return_indices=False, got True"),
+    (lambda: T.AdaptiveMaxPool2d(2, return_indices=True), ValueError, "expected return_indices=False, got True"),
+    (lambda: T.Embedding(3, 2, sparse=True), ValueError, "expected sparse=False, got True"),
     (lambda: T.Upsample(scale_factor=2, recompute_scale_factor=True), ValueError, "expected recompute_scale_factor=None, got True"),
     (lambda: T.Upsample(scale_factor=(2.0, 3.0)), TypeError, "Upsample, factor: expected a number"),
     (lambda: Own, TypeError, "from_torch: expected a torch.nn.Module, got type"),

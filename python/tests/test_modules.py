@@ -317,6 +317,75 @@ def test_cells_step_through_sequences():
             call()
 
 
+@pytest.mark.parametrize("settings", [{"momentum": None}, {"track_running_stats": False}, {"momentum": None, "affine": False}])
+@pytest.mark.parametrize("name, shape", [("BatchNorm1d", (6, 3)), ("BatchNorm1d", (6, 3, 4)), ("BatchNorm2d", (2, 3, 4, 5))])
+def test_running_statistics_are_means_or_missing(name, shape, settings, tmp_path):
+    torch = pytest.importorskip("torch")
+    ours, theirs = getattr(nn, name)(3, **settings), getattr(torch.nn, name)(3, **settings)
+    rng = np.random.default_rng(0)
+    compiled = fr.jit(lambda x: ours(x))
+    for step in range(4):
+        x = rng.normal(size=shape).astype("f4")
+        y = (compiled if step % 2 else ours)(fr.asarray(x))
+        np.testing.assert_allclose(np.asarray(y), theirs(torch.tensor(x)).detach().numpy(), rtol=1e-4, atol=1e-5)
+    assert {k: v.shape for k, v in ours.state_dict().items()} == {k: tuple(v.shape) for k, v in theirs.state_dict().items()}
+    for key, value in theirs.state_dict().items():
+        np.testing.assert_allclose(np.asarray(ours.state_dict()[key]), value.numpy(), rtol=1e-5, atol=1e-6, err_msg=key)
+    ours.save(tmp_path / "model", input_shape=shape[1:])
+    loaded = getattr(nn, name)(3, **settings)
+    loaded.load_state_dict(theirs.state_dict())
+    x = rng.normal(size=shape).astype("f4")
+    expected = theirs.eval()(torch.tensor(x)).detach().numpy()
+    for net in (ours.eval(), loaded.eval(), fr.load(tmp_path / "model"), pickle.loads(pickle.dumps(ours))):
+        np.testing.assert_allclose(np.asarray(net(fr.asarray(x))), expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="momentum is out of range: expected 0 to 1, or -1 for the mean of all batches, got -0.5"):
+        getattr(nn, name)(3, momentum=-0.5)
+
+
+@pytest.mark.parametrize("settings", [{"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True}, {"kernel_size": 2, "dilation": 2}])
+def test_pools_give_the_places_of_maxima(settings):
+    torch = pytest.importorskip("torch")
+    x = np.random.default_rng(0).normal(size=(2, 3, 8, 9)).astype("f4")
+    for name, sample in ("MaxPool1d", x[0]), ("MaxPool2d", x):
+        ours, theirs = getattr(nn, name)(**settings, return_indices=True), getattr(torch.nn, name)(**settings, return_indices=True)
+        expected = theirs(torch.tensor(sample))
+        for y in ours(fr.asarray(sample)), nn.Sequential(ours)(fr.asarray(sample)), fr.jit(lambda x: ours(x))(fr.asarray(sample)):
+            assert y[1].dtype == fr.int64
+            for a, b in zip(y, expected):
+                np.testing.assert_array_equal(np.asarray(a), b.numpy())
+    with pytest.raises(ValueError, match="the number of inputs differs: expected 1, got 2"):
+        nn.Sequential(nn.MaxPool2d(2, return_indices=True), nn.ReLU())(fr.asarray(x))
+
+
+@pytest.mark.parametrize("settings", [{"max_norm": 1.0}, {"max_norm": 0.5, "norm_type": 1.0, "scale_grad_by_freq": True, "padding_idx": 1}])
+def test_embeddings_read_rows_of_a_largest_norm(settings):
+    torch = pytest.importorskip("torch")
+    ours, theirs = nn.Embedding(5, 3, **settings), torch.nn.Embedding(5, 3, **settings)
+    ours.load_state_dict(theirs.state_dict())
+    index = np.asarray([0, 1, 1, 4, 4, 4])
+    y = theirs(torch.tensor(index))
+    y.square().sum().backward()
+    np.testing.assert_allclose(np.asarray(ours(fr.asarray(index))), y.detach().numpy(), rtol=1e-5)
+    grads = fr.grad(lambda net: fr.sum(net(fr.asarray(index)) ** 2))(ours)
+    np.testing.assert_allclose(np.asarray(grads["weight"]), theirs.weight.grad.numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_infinite_rows_of_embeddings_stay_infinite():
+    table = fr.asarray([[np.inf, 1.0], [-np.inf, 3.0]])
+    read = lambda w: fr.nn.functional.embedding(fr.asarray([0, 1, 1]), w, scale_grad_by_freq=True)  # noqa: E731
+    assert np.asarray(read(table)).tolist() == [[np.inf, 1], [-np.inf, 3], [-np.inf, 3]]
+    assert np.asarray(fr.grad(lambda w: fr.sum(read(w)))(table)).tolist() == [[1, 1], [1, 1]]
+
+
+def test_a_dropout_of_all_gives_zeros():
+    layer, x = nn.Dropout(1.0), fr.ones(3)
+    assert np.asarray(layer(x)).tolist() == [0, 0, 0] and np.asarray(layer.eval()(x)).tolist() == [1, 1, 1]
+    assert np.asarray(fr.grad(lambda x: fr.sum(fr.nn.functional.dropout(x, 1.0)))(x)).tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match="Dropout: p is out of range: expected 0 <= p <= 1, got 1.5"):
+        nn.Dropout(1.5)
+    assert repr(nn.BatchNorm1d(3, momentum=None)) == "BatchNorm1d(num_features=3, momentum=None)"
+
+
 class Tied(nn.Module):
     def __init__(self):
         super().__init__()

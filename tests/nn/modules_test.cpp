@@ -154,6 +154,36 @@ TEST_F(Modules, BatchNormUpdatesItsStatisticsAsPyTorch) {
   EXPECT_NEAR(state[2].variable.array().data<float>()[0], 0.3, 1e-6);  // evaluation leaves them alone
 }
 
+TEST_F(Modules, RunningStatisticsAreTheMeanOfAllBatchesOrMissing) {
+  BatchNorm1d all(1, {.momentum = kMeanOfBatches}), none(1, {.running = false});
+  EXPECT_EQ(names(all),
+            (std::vector<std::string>{"weight", "bias", "running_mean", "running_var", "num_batches_tracked"}));
+  EXPECT_EQ(names(none), (std::vector<std::string>{"weight", "bias"}));
+  auto step = compile([&](const Tensor& x) { return all(x); });
+  const Tensor x = Tensor::of<float>({1, 2, 3, 6}, {4, 1});
+  for (const double offset : {0.0, 3.0, 6.0}) step(x + offset);
+  EXPECT_NEAR(all.running_mean.array().data<float>()[0], 6, 1e-5);
+  EXPECT_NEAR(all.running_var.array().data<float>()[0], 14.0 / 3, 1e-4);
+  EXPECT_EQ(all.num_batches_tracked.array().data<float>()[0], 3);
+  const std::vector<float> trained = none(x).to_vector<float>();
+  none.eval();
+  EXPECT_EQ(none(x).to_vector<float>(), trained);
+  // PyTorch counts in i64; other norms pass the count over.
+  std::vector<NamedArray> state = values_of(all.state_dict());
+  state[4].array = Array::of<int64_t>({7}, {});
+  all.load_state_dict(state);
+  EXPECT_EQ(all.num_batches_tracked.array().data<float>()[0], 7);
+  EXPECT_NO_THROW(BatchNorm1d(1).load_state_dict(state));
+}
+
+TEST_F(Modules, MaxPoolsGiveThePlacesOfMaximaAsASecondResult) {
+  MaxPool1d pool(PoolFields{{.kernel = 2}, true});
+  const std::vector<Tensor> y = pool.call({Tensor::of<float>({1, 5, 7, 6}, {1, 1, 4})});
+  ASSERT_EQ(y.size(), 2u);
+  EXPECT_EQ(y[0].to_vector<float>(), (std::vector<float>{5, 7}));
+  EXPECT_EQ(y[1].to_vector<int32_t>(), (std::vector<int32_t>{1, 2}));
+}
+
 TEST_F(Modules, BatchNormWithoutBiasIsFrozenByItsWeightAlone) {
   BatchNorm1d norm(1, {.bias = false});
   EXPECT_EQ(names(norm), (std::vector<std::string>{"weight", "running_mean", "running_var"}));
@@ -255,7 +285,7 @@ TEST_F(Modules, BadSizesAreRefused) {
   EXPECT_THROW(Conv2d(3, 8, 3, {.groups = 2}), Error);
   EXPECT_THROW(Conv2d(3, 8, {3, 3, 3}), Error);
   EXPECT_THROW(GroupNorm(3, 8), Error);
-  EXPECT_THROW(Dropout(1.0), Error);
+  EXPECT_THROW(Dropout(1.5), Error);
   EXPECT_THROW(Embedding(10, 4, {.padding_idx = 10}), Error);
 }
 
@@ -265,6 +295,7 @@ TEST_F(Modules, FieldsOutOfTheirRangesAreRefusedByName) {
     expect_error(ErrorKind::usage, {layer, field, got}, [&] { make(); });
   };
   refused("BatchNorm2d", "momentum", "-0.1", [] { BatchNorm2d(4, {.momentum = -0.1}); });
+  refused("BatchNorm2d", "momentum", "-2", [] { BatchNorm2d(4, {.momentum = -2}); });
   refused("BatchNorm1d", "momentum", "1.5", [] { BatchNorm1d(4, {.momentum = 1.5}); });
   refused("Conv2d", "stride", "0", [] { Conv2d(3, 8, 3, {.stride = 0}); });
   refused("Conv2d", "padding", "-2", [] { Conv2d(3, 8, 3, {.padding = -2}); });

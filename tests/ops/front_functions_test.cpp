@@ -184,6 +184,12 @@ TEST_F(Front, ConvolutionsAndPools) {
   EXPECT_EQ(conv_transpose2d(ones({1, 4, 5, 5}), ones({4, 2, 3, 3}), {.stride = 2, .padding = 1, .output_padding = 1})
                 .shape(),
             (Shape{1, 2, 10, 10}));
+  // A row more than the weight reaches is zeros; one that padding had cut off is as without padding.
+  EXPECT_EQ(values(conv_transpose2d(ones({1, 1, 1, 2}), ones({1, 1, 1, 1}), {.output_padding = {1, 0}, .dilation = 2})),
+            (Floats{1, 1, 0, 0}));
+  EXPECT_EQ(values(conv_transpose2d(ones({1, 1, 3, 1}), ones({1, 1, 3, 1}),
+                                    {.padding = {1, 0}, .output_padding = {1, 0}, .dilation = {2, 1}})),
+            (Floats{1, 2, 1, 2, 1, 1}));
   EXPECT_EQ(values(max_pool2d(x)), (Floats{5, 7, 13, 15}));
   EXPECT_EQ(values(avg_pool2d(x)), (Floats{2.5f, 4.5f, 10.5f, 12.5f}));
   EXPECT_EQ(values(max_pool2d(x, {.kernel = 3, .stride = 2, .ceil_mode = true})), (Floats{10, 11, 14, 15}));
@@ -479,7 +485,8 @@ TEST_F(Front, DropoutKeepsTheExpectation) {
     total += v;
   }
   EXPECT_NEAR(total / 10000, 1, 0.03);
-  EXPECT_MESSAGE(dropout(ones({2}), 1.0), "expected 0 <= p < 1");
+  EXPECT_MESSAGE(dropout(ones({2}), 1.5), "expected 0 <= p <= 1");
+  EXPECT_EQ(values(dropout(ones({2}), 1)), (Floats{0, 0}));
 }
 
 TEST_F(Front, WholeNumbersOfEightBytesAreNotTakenForTheirLowerHalves) {

@@ -69,12 +69,15 @@ def filled(given, value, shape, like):
 
 def batch_norm(a):
     x = a["x"]
-    channels = [x.shape[1] if x.dim() > 1 else 0]
-    c = {"x": x, "scale": filled(a.get("weight"), 1, channels, x), "shift": filled(a.get("bias"), 0, channels, x),
-         "eps": a.get("eps", 1e-5)}
+    vector = x.dim() == 1 and x.numel() == 0  # a batch without channels
+    channels = [0 if vector or x.dim() < 2 else x.shape[1]]
+    c = {"x": call("reshape", x=x, shape=[0, 0]) if vector else x, "scale": filled(a.get("weight"), 1, channels, x),
+         "shift": filled(a.get("bias"), 0, channels, x), "eps": a.get("eps", 1e-5)}
     if a.get("training", False):
-        return {**call("batch_norm", **c), "result": 0}
-    return call("batch_norm_inference", **c, mean=a["running_mean"], variance=a["running_var"])
+        y = {**call("batch_norm", **c), "result": 0}
+    else:
+        y = call("batch_norm_inference", **c, mean=a["running_mean"], variance=a["running_var"])
+    return call("reshape", x=y, shape=[0]) if vector else y
 
 
 def layer_norm(a):
@@ -420,9 +423,8 @@ def conv_layer(kind):
 
 def batch_norm_layer(kind):
     def run(a):
-        need(a["track_running_stats"], "`track_running_stats=False` of a layer")
-        need(a["momentum"] is not None, "`momentum=None` of a layer")
-        return layer(kind, channels=a["num_features"], eps=a["eps"], momentum=a["momentum"], affine=a["affine"], bias=a["bias"])
+        return layer(kind, channels=a["num_features"], eps=a["eps"], momentum=-1.0 if a["momentum"] is None else a["momentum"],
+                     affine=a["affine"], bias=a["bias"], running=a["track_running_stats"])
     return run
 
 
@@ -436,10 +438,9 @@ def group_norm_layer(a):
 
 
 def embedding_layer(a):
-    need(a["max_norm"] is None, "`max_norm` of a layer")
     need(not a["sparse"], "`sparse` of an embedding")
     return layer("Embedding", rows=a["num_embeddings"], width=a["embedding_dim"], padding_idx=a["padding_idx"],
-                 scale_grad_by_freq=a["scale_grad_by_freq"])
+                 max_norm=a["max_norm"], norm_type=a["norm_type"], scale_grad_by_freq=a["scale_grad_by_freq"])
 
 
 def softplus_layer(a):

@@ -184,8 +184,9 @@ def module_sample(info, given, training):
         else:
             ours["training"] = training
             ours["input"] = args[0] if args else torch.zeros(1)
-            ours["state"] = {k: v.detach() for k, v in module.state_dict().items()
-                             if k != "num_batches_tracked"} if module is not None else {}
+            counts = getattr(module, "momentum", 0) is None  # the batches: a number of any type in Freight
+            state = module.state_dict() if module is not None else {}
+            ours["state"] = {k: v.detach().float() for k, v in state.items() if k != "num_batches_tracked" or counts}
         ours = inputs.encode(ours)
     except Missing as missing:
         return {"missing": str(missing)}

@@ -37,7 +37,8 @@ struct Intent {
 };
 const std::vector<Intent>& intents() {
   static const std::vector<Intent> kAll = {
-      {"nn.functional.batch_norm", "", "input must be (N, C", "a vector without elements: BatchNorm takes (N, C, ...)"},
+      {"nn.functional.batch_norm", "", "one value per channel",
+       "a batch without elements has no variance to train with"},
       {"", "0 dim batch size", "", "a sample without channels: its pool is as empty"},
       {"", "stride", "", "a stride of 0 stands for the kernel"},
       {"", "divisor must be not zero", "", "a divisor of 0 stands for the elements of the window"},

@@ -128,15 +128,25 @@ Tensor Conv2d::forward(const Tensor& x) {
 PoolLayer::PoolLayer(const Fields& fields) : fields_(fields) {
   if (fields.stride == fields.kernel) fields_.stride = Fields{}.stride;
 }
-MaxPool2d::MaxPool2d(const PoolOptions& options) : PoolLayer(checked<MaxPool2d>(options)) {}
-AvgPool2d::AvgPool2d(const PoolOptions& options) : PoolLayer(checked<AvgPool2d>(options)) {}
-MaxPool1d::MaxPool1d(const PoolOptions& options) : PoolLayer(checked<MaxPool1d>(options)) {}
-AvgPool1d::AvgPool1d(const PoolOptions& options) : PoolLayer(checked<AvgPool1d>(options)) {}
+MaxPool2d::MaxPool2d(const Fields& fields) : PoolLayer(checked<MaxPool2d>(fields)) {}
+AvgPool2d::AvgPool2d(const Fields& fields) : PoolLayer(checked<AvgPool2d>(fields)) {}
+MaxPool1d::MaxPool1d(const Fields& fields) : PoolLayer(checked<MaxPool1d>(fields)) {}
+AvgPool1d::AvgPool1d(const Fields& fields) : PoolLayer(checked<AvgPool1d>(fields)) {}
 AdaptiveAvgPool2d::AdaptiveAvgPool2d(const Fields& fields) : fields_(checked<AdaptiveAvgPool2d>(fields)) {}
 Tensor MaxPool1d::forward(const Tensor& x) { return max_pool1d(x, fields()); }
 Tensor AvgPool1d::forward(const Tensor& x) { return avg_pool1d(x, fields()); }
 Tensor MaxPool2d::forward(const Tensor& x) { return max_pool2d(x, fields()); }
 Tensor AvgPool2d::forward(const Tensor& x) { return avg_pool2d(x, fields()); }
+std::vector<Tensor> MaxPool1d::forward_all(const std::vector<Tensor>& inputs) {
+  if (!fields().return_indices || inputs.size() != 1) return Module::forward_all(inputs);
+  const Pooled y = max_pool1d_with_indices(inputs[0], fields());
+  return {y.values, y.indices};
+}
+std::vector<Tensor> MaxPool2d::forward_all(const std::vector<Tensor>& inputs) {
+  if (!fields().return_indices || inputs.size() != 1) return Module::forward_all(inputs);
+  const Pooled y = max_pool2d_with_indices(inputs[0], fields());
+  return {y.values, y.indices};
+}
 Tensor AdaptiveAvgPool2d::forward(const Tensor& x) {
   return adaptive_avg_pool2d(x, Extents(adaptive_extents(fields_, x, 2, "AdaptiveAvgPool2d")));
 }
@@ -157,7 +167,10 @@ Embedding::Embedding(const Fields& fields) : fields_(checked<Embedding>(fields))
 }
 Tensor Embedding::forward(const Tensor& x) {
   if (fields_.padding_idx >= 0) announce_tokens(x, fields_.padding_idx);
-  return embedding(x, weight, {.padding_idx = fields_.padding_idx, .scale_grad_by_freq = fields_.scale_grad_by_freq});
+  EmbeddingRowOptions options{.padding_idx = fields_.padding_idx, .scale_grad_by_freq = fields_.scale_grad_by_freq};
+  if (fields_.max_norm != kAnyNorm) options.max_norm = fields_.max_norm;
+  options.norm_type = fields_.norm_type;
+  return embedding(x, weight, options);
 }
 
 Flatten::Flatten(const Fields& fields) : fields_(checked<Flatten>(fields)) {}
@@ -201,7 +214,9 @@ std::shared_ptr<const LayerType> pool_layer(const char* name, const char* doc) {
       .field("ceil_mode", &PoolOptions::ceil_mode, "also windows that start inside the input and extend beyond it")
       .field("count_include_pad", &PoolOptions::count_include_pad, "averages count the padding");
   if constexpr (std::is_same_v<Pool, MaxPool1d> || std::is_same_v<Pool, MaxPool2d>)
-    layer.field("dilation", &PoolOptions::dilation, "from one element of a window to the next", kPositive);
+    layer.field("dilation", &PoolOptions::dilation, "from one element of a window to the next", kPositive)
+        .field("return_indices", &PoolFields::return_indices,
+               "a second result: the places of the maxima in their images");
   if constexpr (std::is_same_v<Pool, AvgPool1d> || std::is_same_v<Pool, AvgPool2d>)
     layer.field("divisor", &PoolOptions::divisor, "divides the sum of each window; 0: the number of its elements",
                 kNotNegative);
@@ -242,7 +257,7 @@ LayerList basic_layers() {
                    .required("output", &AdaptivePoolFields::output, "sizes of the result; 0: that of the input",
                              kNotNegative)),
       declared(Layer<Dropout>("Dropout", "in training, sets numbers to 0 and scales the others up")
-                   .field("p", &DropoutOptions::p, "probability of a 0", kProbability)),
+                   .field("p", &DropoutOptions::p, "probability of a 0", {.least = 0, .most = 1})),
       declared(Layer<Flatten>("Flatten", "joins axes: (N, C, H, W) to (N, C*H*W)")
                    .field("start", &FlattenOptions::start, "first axis")
                    .field("end", &FlattenOptions::end, "last axis; -1: the last of all")),
@@ -255,6 +270,9 @@ LayerList basic_layers() {
               .field("deviation", &EmbeddingFields::deviation, "of `init` standard", kNotNegative)
               .field("scale_grad_by_freq", &EmbeddingFields::scale_grad_by_freq,
                      "divides the gradient of a token by how often a call has it")
+              .field("max_norm", &EmbeddingFields::max_norm,
+                     "longer rows are scaled down to it where they are read; -1: none are", {.least = kAnyNorm})
+              .field("norm_type", &EmbeddingFields::norm_type, "the order of the norms of rows")
               .weight(
                   [](const EmbeddingFields& f) { return static_cast<double>(f.rows) * static_cast<double>(f.width); })),
   };

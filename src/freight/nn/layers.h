@@ -93,10 +93,13 @@ class Conv2d : public ConvLayer {
   Tensor forward(const Tensor& x) override;
 };
 
+struct PoolFields : PoolOptions {
+  bool return_indices = false;  // of maxima: call() also gives the place of each in its image, as i32
+};
 // The settings that pools share.
 class PoolLayer : public Module {
  public:
-  using Fields = PoolOptions;
+  using Fields = PoolFields;
   const Fields& fields() const { return fields_; }
 
  protected:
@@ -109,28 +112,34 @@ class PoolLayer : public Module {
 // The largest elements of windows of (N, C, L).
 class MaxPool1d : public PoolLayer {
  public:
-  explicit MaxPool1d(const PoolOptions& options);
+  explicit MaxPool1d(const Fields& fields);
+  explicit MaxPool1d(const PoolOptions& options) : MaxPool1d(Fields{options}) {}
   explicit MaxPool1d(const Extents& kernel) : MaxPool1d(PoolOptions{.kernel = kernel}) {}
   Tensor forward(const Tensor& x) override;
+  std::vector<Tensor> forward_all(const std::vector<Tensor>& inputs) override;
 };
 // The means of windows of (N, C, L).
 class AvgPool1d : public PoolLayer {
  public:
-  explicit AvgPool1d(const PoolOptions& options);
+  explicit AvgPool1d(const Fields& fields);
+  explicit AvgPool1d(const PoolOptions& options) : AvgPool1d(Fields{options}) {}
   explicit AvgPool1d(const Extents& kernel) : AvgPool1d(PoolOptions{.kernel = kernel}) {}
   Tensor forward(const Tensor& x) override;
 };
 // The largest elements of windows of (N, C, H, W).
 class MaxPool2d : public PoolLayer {
  public:
-  explicit MaxPool2d(const PoolOptions& options);
+  explicit MaxPool2d(const Fields& fields);
+  explicit MaxPool2d(const PoolOptions& options) : MaxPool2d(Fields{options}) {}
   explicit MaxPool2d(const Extents& kernel) : MaxPool2d(PoolOptions{.kernel = kernel}) {}
   Tensor forward(const Tensor& x) override;
+  std::vector<Tensor> forward_all(const std::vector<Tensor>& inputs) override;
 };
 // The means of windows of (N, C, H, W).
 class AvgPool2d : public PoolLayer {
  public:
-  explicit AvgPool2d(const PoolOptions& options);
+  explicit AvgPool2d(const Fields& fields);
+  explicit AvgPool2d(const PoolOptions& options) : AvgPool2d(Fields{options}) {}
   explicit AvgPool2d(const Extents& kernel) : AvgPool2d(PoolOptions{.kernel = kernel}) {}
   Tensor forward(const Tensor& x) override;
 };
@@ -153,11 +162,15 @@ class AdaptiveAvgPool2d : public Module {
   Fields fields_;
 };
 
+inline constexpr double kAnyNorm = -1;  // a max_norm: rows stay as they are
+
 struct EmbeddingOptions {
   int64_t padding_idx = -1;                // the row that receives no gradient and begins as zero
   WeightInit init = WeightInit::standard;  // normal
   double deviation = 1;                    // of the standard
   bool scale_grad_by_freq = false;         // divides a row's gradient by how often a call reads it
+  double max_norm = kAnyNorm;              // longer rows are scaled down to it where they are read
+  double norm_type = 2;                    // the order of the norms of rows
 };
 struct EmbeddingFields : EmbeddingOptions {
   int64_t rows = 0, width = 0;  // tokens; numbers per token
@@ -195,7 +208,7 @@ class Flatten : public Module {
 };
 
 struct DropoutOptions {
-  double p = 0.5;  // in [0, 1)
+  double p = 0.5;  // in [0, 1]
 };
 // Zeroes elements with probability p while training.
 class Dropout : public Module {

@@ -25,12 +25,27 @@ BatchNorm::BatchNorm(const Fields& fields) : fields_(fields) {
   const Shape shape{fields.channels};
   if (fields.affine) weight = parameter("weight", shape, init::constant(1));
   if (fields.affine && fields.bias) bias = parameter("bias", shape, init::constant(0));
+  if (!fields.running) return;
   running_mean = buffer("running_mean", shape, 0);
   running_var = buffer("running_var", shape, 1);
+  if (fields.momentum == kMeanOfBatches) num_batches_tracked = buffer("num_batches_tracked", {}, 0);
 }
 
-BatchNorm1d::BatchNorm1d(const Fields& fields) : BatchNorm(checked<BatchNorm1d>(fields)) {}
-BatchNorm2d::BatchNorm2d(const Fields& fields) : BatchNorm(checked<BatchNorm2d>(fields)) {}
+namespace {
+
+template <class Norm>
+const BatchNormFields& checked_norm(const char* type, const BatchNormFields& fields) {
+  if (fields.momentum < 0 && fields.momentum != kMeanOfBatches) {
+    fail(ErrorKind::usage, type, "momentum is out of range: expected 0 to 1, or -1 for the mean of all batches, got ",
+         fields.momentum);
+  }
+  return checked<Norm>(fields);
+}
+
+}  // namespace
+
+BatchNorm1d::BatchNorm1d(const Fields& fields) : BatchNorm(checked_norm<BatchNorm1d>("BatchNorm1d", fields)) {}
+BatchNorm2d::BatchNorm2d(const Fields& fields) : BatchNorm(checked_norm<BatchNorm2d>("BatchNorm2d", fields)) {}
 
 // True where neither scale nor shift is trained (Variable::set_trainable). A trace that asks is valid while that holds.
 bool BatchNorm::frozen() const {
@@ -45,18 +60,33 @@ bool BatchNorm::frozen() const {
   return all;
 }
 
+// Calls update(share, rest) where there are running statistics: the weights in them of this batch, in the type of its
+// statistics, and of those before it; numbers, or tensors.
+template <class F>
+void BatchNorm::count_batch(DType statistics, const F& update) {
+  if (!fields_.running) return;
+  if (fields_.momentum != kMeanOfBatches) return update(fields_.momentum, 1 - fields_.momentum);
+  const Tensor count = num_batches_tracked + 1;
+  num_batches_tracked.assign(count);
+  update(cast(1 / count, statistics), 1 - 1 / count);
+}
+
 Tensor BatchNorm::forward(const Tensor& x) {
   const Shape shape{fields_.channels};
   const Tensor shift = or_all(bias, shape, 0, x), scale = or_all(weight, shape, 1, x);
   // A batch without samples has no statistics, and leaves the running ones as they are.
-  if (!training() || frozen() || x.numel() == 0)
-    return batch_norm_inference(x, scale, shift, running_mean, running_var, fields_.eps);
+  const bool by_running = fields_.running && (!training() || frozen());
+  if (by_running || x.numel() == 0)
+    return batch_norm_inference(x, scale, shift, or_all(running_mean, shape, 0, x), or_all(running_var, shape, 1, x),
+                                fields_.eps);
   if (trace::SharedStatistics::asked()) return over_all_parts(x, scale, shift);
   const BatchNormResult r = batch_norm(x, scale, shift, fields_.eps);
   const double n = static_cast<double>(x.numel()) / static_cast<double>(x.dim(1));  // numbers per channel
-  const double m = fields_.momentum, unbiased = n > 1 ? n / (n - 1) : 1;
-  running_mean.assign(running_mean * (1 - m) + r.mean * m);
-  running_var.assign(running_var * (1 - m) + r.variance * (m * unbiased));
+  const double unbiased = n > 1 ? n / (n - 1) : 1;
+  count_batch(r.mean.dtype(), [&](const auto& share, const auto& rest) {
+    running_mean.assign(running_mean * rest + r.mean * share);
+    running_var.assign(running_var * rest + r.variance * (share * unbiased));
+  });
   return r.y;
 }
 
@@ -83,10 +113,11 @@ Tensor BatchNorm::over_all_parts(const Tensor& x, const Tensor& scale, const Ten
   const Tensor all = trace::one(Op::all_reduce, PieceAttrs{}, {own});  // (2 C + 1)
   const Tensor n = narrow(all, 0, 2 * channels, 1), average = narrow(all, 0, 0, channels) / n,
                variance = relu(narrow(all, 0, channels, channels) / n - square(average));
-  const double m = fields_.momentum;
-  const DType stored = running_mean.type().dtype;
-  running_mean.assign(running_mean * (1 - m) + cast(average * m, stored));
-  running_var.assign(running_var * (1 - m) + cast(variance * (n / maximum(n - 1, 1)) * m, stored));
+  count_batch(DType::f64, [&](const auto& share, const auto& rest) {
+    const DType stored = running_mean.type().dtype;
+    running_mean.assign(running_mean * rest + cast(average * share, stored));
+    running_var.assign(running_var * rest + cast(variance * (n / maximum(n - 1, 1)) * share, stored));
+  });
   const Tensor factor = cast(scale, DType::f64) * rsqrt(variance + fields_.eps),
                term = cast(shift, DType::f64) - average * factor;
   const auto as_x = [&](const Tensor& t) { return reshape(cast(t, wide_x.type().dtype), origin.shape()); };
@@ -162,10 +193,13 @@ std::shared_ptr<const LayerType> batch_norm_layer(const char* name, const char* 
   return declared(Layer<Norm>(name, doc)
                       .size("channels", &BatchNormFields::channels, 1, "channels of the input")
                       .field("eps", &BatchNormFields::eps, kEps, kNotNegative)
-                      .field("momentum", &BatchNormFields::momentum, "weight of a batch in the running statistics",
-                             {.least = 0, .most = 1})
+                      .field("momentum", &BatchNormFields::momentum,
+                             "weight of a batch in the running statistics; -1: they are the mean of all batches",
+                             {.least = kMeanOfBatches, .most = 1})
                       .field("affine", &BatchNormFields::affine, kMaybeBias)
-                      .field("bias", &BatchNormFields::bias, kBias));
+                      .field("bias", &BatchNormFields::bias, kBias)
+                      .field("running", &BatchNormFields::running,
+                             "false: no running statistics, evaluation normalizes by its own batch"));
 }
 
 template <class Norm>

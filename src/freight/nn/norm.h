@@ -5,15 +5,18 @@
 
 namespace freight::nn {
 
+inline constexpr double kMeanOfBatches = -1;  // a momentum: the running statistics are the mean over all batches
+
 struct BatchNormOptions {
   double eps = 1e-5;      // added to the variance
   double momentum = 0.1;  // of the running statistics: running = (1 - momentum) running + momentum batch
   bool affine = true;     // with weight, and bias
   bool bias = true;       // false: with weight alone
+  bool running = true;    // false: without running statistics
 };
 // (N, C) or (N, C, ...). Training: statistics of the batch, and the running ones are updated (variance unbiased, as in
 // PyTorch). Evaluation, and training where weight and bias are frozen (Variable::set_trainable): the running ones,
-// which then do not change. Ioffe and Szegedy 2015.
+// which then do not change; without any, those of the batch. Ioffe and Szegedy 2015.
 struct BatchNormFields : BatchNormOptions {
   int64_t channels = 0;  // C
 };
@@ -24,11 +27,14 @@ class BatchNorm : public Module {
   const Fields& fields() const { return fields_; }
   Tensor forward(const Tensor& x) override;
   Variable weight, bias, running_mean, running_var;  // (C) each
+  Variable num_batches_tracked;                      // () with kMeanOfBatches
 
  protected:
   explicit BatchNorm(const Fields& fields);
 
  private:
+  template <class F>
+  void count_batch(DType statistics, const F& update);
   bool frozen() const;
   Tensor over_all_parts(const Tensor& x, const Tensor& scale, const Tensor& shift);
   Fields fields_;

@@ -14,7 +14,12 @@ namespace freight::nn {
 
 namespace {
 
-bool passed_over(const std::string& name) { return ends_with(name, "num_batches_tracked"); }
+// PyTorch's BatchNorm has this counter, an integer there, also where the momentum is fixed.
+bool is_counter(const std::string& name) { return ends_with(name, "num_batches_tracked"); }
+bool passed_over(const std::string& name, const std::vector<NamedVariable>& variables) {
+  return is_counter(name) &&
+         std::none_of(variables.begin(), variables.end(), [&](const NamedVariable& v) { return v.name == name; });
+}
 
 // Whether the numbers of one can become those of the other. Bits of floats that are called integers would be converted
 // without complaint, to numbers of 10^9.
@@ -45,7 +50,7 @@ struct Loading {
       return;
     }
     const DType type = v.variable.type().dtype;
-    if (!same_kind(type, given.dtype())) {
+    if (!same_kind(type, given.dtype()) && !is_counter(v.name)) {
       mistyped.push_back(cat(v.name, " (file ", given.dtype(), ", ", holder, " ", type, ")"));
       return;
     }
@@ -110,7 +115,7 @@ LoadResult load_values(const std::vector<NamedVariable>& variables, const std::v
   std::map<std::string, const Array*> given;
   Loading loading;
   for (const NamedArray& e : entries) {
-    if (passed_over(e.name)) continue;
+    if (passed_over(e.name, variables)) continue;
     if (!e.array.defined()) {
       fail(ErrorKind::usage, options.source, "the entry '", e.name, "' is an array without storage");
     }

@@ -47,7 +47,7 @@ struct LoadSides {
 // Sets the variables to the entries of their names. Throws Error(checkpoint) that lists missing and unexpected names
 // (where strict), names that stand twice among the entries, entries of another shape or kind of number, and paths to
 // one variable that have different values; also where no name fits at all, strict or not. Nothing is changed then.
-// PyTorch's num_batches_tracked entries are ignored.
+// PyTorch's num_batches_tracked entries are ignored where no variable has the name; else they may be integers.
 LoadResult load_values(const std::vector<NamedVariable>& variables, const std::vector<NamedArray>& entries,
                        const LoadOptions& options, const LoadSides& sides = {});
 // The same with the values that other variables have. Variables that would be loaded from themselves alone are refused:

@@ -194,32 +194,35 @@ namespace {
 Tensor conv_transpose(const char* op, const Tensor& in, const In& w, const ConvTransposeOptions& o) {
   const Tensor weight = ops::get(w, op);
   need_rank(in, 2, op);
-  if (weight.rank() != 4 || weight.dim(0) != in.dim(1)) {
+  if (weight.rank() != 4 || weight.dim(0) != in.dim(1))
     ops::fail_here(op, "channels do not fit: input ", in.type(), " axis 1 = ", in.dim(1), ", weight ", weight.type());
-  }
   const Shape extra = o.output_padding.expand(2, op, "output_padding");
   ConvAttrs a = conv_attrs(op, 2, o);
   need_small(op, in, spatial_extents(weight), a.dilation, a);
   need_at_most(op, "output_padding", extra, kLargestStride);
-  if (o.groups < 1 || o.groups > std::max<int64_t>(weight.dim(0), 1)) {
+  if (o.groups < 1 || o.groups > std::max<int64_t>(weight.dim(0), 1))
     ops::fail_here(op, "groups must be from 1 to the channels of the input: got ", o.groups, " for ", in.type());
-  }
   for (int i = 0; i < 2; ++i) {
     if (a.stride[i] >= 1 && a.dilation[i] >= 1 && a.pad_low[i] >= 0 && extra[i] >= 0) continue;
     ops::fail_here(op, "stride and dilation must be positive, padding and output_padding not negative: got stride ",
                    a.stride, ", dilation ", a.dilation, ", padding ", a.pad_low, ", output_padding ", extra);
   }
   a.shape = {in.dim(0), weight.dim(1) * o.groups};
+  Shape zeros = Shape::filled(4, 0);  // behind the result: what no weight reaches
   for (int i = 0; i < 2; ++i) {
+    // A whole stride of additional rows would be more outputs of the convolution: its padding is smaller there.
+    const int64_t more = extra[i] < a.stride[i] ? 0 : extra[i], less = std::min(more, a.pad_low[i]);
+    a.pad_high[i] -= less;
+    zeros[2 + i] = more - less;
     a.shape.push_back((in.dim(2 + i) - 1) * a.stride[i] - 2 * a.pad_low[i] + a.dilation[i] * (weight.dim(2 + i) - 1) +
-                      extra[i] + 1);
+                      extra[i] - zeros[2 + i] + 1);
   }
   need_at_most(op, "the result", {a.shape[2], a.shape[3]}, kLongestAxis);
-  if (a.shape[2] < 0 || a.shape[3] < 0) {
+  if (a.shape[2] < 0 || a.shape[3] < 0)
     ops::fail_here(op, "padding removes more than the whole axis: got padding ", a.pad_low, " for input ", in.type(),
                    " and weight ", weight.type(), ", which leaves ", a.shape, "; expected less padding");
-  }
-  return ops::one(Op::conv_grad_input, a, {in, weight});
+  const Tensor y = ops::one(Op::conv_grad_input, a, {in, weight});
+  return zeros == Shape::filled(4, 0) ? y : pad(y, Shape::filled(4, 0), zeros);
 }
 
 }  // namespace

@@ -84,9 +84,8 @@ Tensor one_hot(const In& index, WholeNumber depth, DType dtype) {
 Tensor embedding(const In& index, const In& table, const EmbeddingRowOptions& options) {
   constexpr const char* kName = "embedding";
   const Frame frame(index.where, kName);
-  if (options.max_norm && !(*options.max_norm >= 0)) {
+  if (options.max_norm && !(*options.max_norm >= 0))
     ops::fail_here(kName, "max_norm must not be negative: got ", *options.max_norm);
-  }
   const Tensor i = ops::get(index, kName), t = ops::get(table, kName);
   const Tensor rows = ops::one(Op::embedding, EmbeddingAttrs{options.padding_idx}, {i, t});  // (..., width)
   const bool by_frequency = options.scale_grad_by_freq && is_floating(t.dtype());
@@ -100,7 +99,8 @@ Tensor embedding(const In& index, const In& table, const EmbeddingRowOptions& op
       const Tensor scale = where(length > *options.max_norm, *options.max_norm / (length + 1e-7), 1.0);
       y = cast(wider * scale, t.dtype());
     }
-    return y + (path - stop_gradient(path));  // a difference of 0. Not on_gradient: it would keep the counts in memory.
+    // A difference of 0, or what is infinite itself. Not on_gradient: it would keep the counts in memory.
+    return y + where(is_finite(path), path - stop_gradient(path), path);
   });
 }
 
@@ -169,9 +169,9 @@ Tensor randint(WholeNumber low, WholeNumber high, const Shape& shape, SourceLine
 
 Tensor dropout(const In& x, double p) {
   const auto [frame, t] = ops::enter(x, "dropout");
-  if (!(p >= 0 && p < 1)) ops::fail_here("dropout", "probability out of range: expected 0 <= p < 1, got ", p);
+  if (!(p >= 0 && p <= 1)) ops::fail_here("dropout", "probability out of range: expected 0 <= p <= 1, got ", p);
   ops::need_floating(t, "dropout");
-  if (p == 0) return t;
+  if (p == 0 || p == 1) return p == 0 ? t : t * 0.0;
   return drawn([&, &x_in = t](int64_t stream, const Tensor& key) {
     return ops::one(Op::dropout, DropoutAttrs{p, stream}, {x_in, key});
   });
