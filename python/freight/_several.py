@@ -9,7 +9,7 @@ from . import _core
 from ._module import Layer, Module
 
 _LARGEST = 1 << 24  # up to it f32 has all integers
-_made = weakref.WeakKeyDictionary()  # modules -> (layout, Joined)
+_made: weakref.WeakKeyDictionary[Module, tuple] = weakref.WeakKeyDictionary()  # modules -> (layout, Joined)
 
 
 class Joined(Module):
