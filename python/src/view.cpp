@@ -94,14 +94,17 @@ void Shape::erase(int at) {
   --rank_;
 }
 
-int64_t Shape::numel() const { return std::accumulate(begin(), end(), int64_t{1}, std::multiplies<>()); }
+int64_t Shape::numel() const {
+  if (std::find(begin(), end(), 0) != end()) return 0;  // the other extents may have a product beyond 64 bits
+  return std::accumulate(begin(), end(), int64_t{1}, std::multiplies<>());
+}
 
 Strides contiguous_strides(const Shape& shape) {
   Strides s = shape;
   int64_t step = 1;
   for (int a = shape.rank() - 1; a >= 0; --a) {
     s[a] = step;
-    step *= shape[a];
+    __builtin_mul_overflow(step, shape[a], &step);  // of an empty array, or of one that is refused for its size
   }
   return s;
 }

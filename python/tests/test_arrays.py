@@ -86,6 +86,11 @@ def test_index_arrays_masks_and_assignment():
         x[0, 0, 0, 0]
 
 
+def test_an_empty_array_may_have_extents_whose_product_no_integer_holds():
+    x = f.zeros((0, 2**40, 2**40))
+    assert x.size == 0 and (x + 1).shape == (0, 2**40, 2**40) and x.T.shape == (2**40, 2**40, 0)
+
+
 @pytest.mark.parametrize("call, error", [
     (lambda: f.ones(3) + f.ones(4), ValueError), (lambda: f.ones((2, 3)) @ f.ones((2, 3)), ValueError),
     (lambda: f.ones(3) + "a", TypeError), (lambda: f.asarray([[1], [2, 3]]), ValueError), (lambda: f.asarray("abc"), TypeError),
