@@ -31,5 +31,5 @@ set --
 for name in arrays display exchange fit functional hints modules process transforms; do
   set -- "$@" "$root/python/tests/test_$name.py"
 done
-# AddressSanitizer keeps freed memory for a while, so that three tests of flat memory cannot hold.
+# AddressSanitizer keeps freed memory for a while, so that tests of flat memory cannot hold.
 exec "$out/interpreter" -m pytest -q -s -p no:cacheprovider -k "not memory_stays_flat and not keeps_its_memory and not keep_the_memory" "$@"

@@ -146,9 +146,9 @@ View::View(DType type, const Shape& extents) : dtype(type), shape(extents), stri
 }
 
 bool View::is_contiguous() const {
+  if (numel() == 0) return true;
   int64_t step = 1;
   for (int a = rank() - 1; a >= 0; --a) {
-    if (shape[a] == 0) return true;
     if (shape[a] != 1 && strides[a] != step) return false;
     step *= shape[a];
   }
