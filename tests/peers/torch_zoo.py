@@ -241,10 +241,11 @@ NETS = {
     "gpt_char": (GptChar, (2, 8), 0),
 }
 FOLLOWED = {"lenet": (16, 0.01), "resnet20": (32, 0.005), "lstm_text": (16, 0.05)}  # batch and learning rate
-# Training from a file: a batch that BatchNorm can take the statistics of, and learning rates. Nearly equal entries of a pooling
+# Training from a file: a batch that BatchNorm can take the statistics of, and a learning rate, of which
+# BatchNorm and the wide linear layers of a VGG stand a tenth each. Nearly equal entries of a pooling
 # window amplify rounding. So steps are compared as long as PyTorch's own losses differ by less than CALM, also from weights that
 # differ by CHANGE: kernels round a part of that, but in every layer and step.
-LEAST_BATCH, RATE, RATE_OF_DEEP_NETS, CALM, CHANGE = 8, 1e-3, 1e-4, 2e-4, 1e-5
+LEAST_BATCH, RATE, CALM, CHANGE = 8, 1e-3, 2e-4, 1e-5
 TOKENS = ("textcnn", "text_bow", "lstm_text", "gru_text", "gpt_char")  # shape is (N, T)
 
 
@@ -332,7 +333,7 @@ class Training:
                     p *= 1 + change * noise("change of " + n, tuple(p.shape)).float()
         self.model.to(dtype).train()
         self.criterion = {"linear_regression": F.mse_loss, "gpt_char": language_loss}.get(name, F.cross_entropy)
-        self.rate = RATE_OF_DEEP_NETS if normalized or name.startswith("vgg") else RATE
+        self.rate = RATE / 10 ** (normalized + name.startswith("vgg"))
         parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.SGD(parameters, self.rate, momentum=0.9)
 
