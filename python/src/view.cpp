@@ -94,8 +94,10 @@ void Shape::erase(int at) {
   --rank_;
 }
 
+bool Shape::is_empty() const { return std::find(begin(), end(), 0) != end(); }
+
 int64_t Shape::numel() const {
-  if (std::find(begin(), end(), 0) != end()) return 0;  // the other extents may have a product beyond 64 bits
+  if (is_empty()) return 0;  // the other extents may have a product beyond 64 bits
   return std::accumulate(begin(), end(), int64_t{1}, std::multiplies<>());
 }
 
@@ -129,9 +131,7 @@ namespace {
 // ValueError where they do not fit.
 size_t bytes_of(const Shape& shape, DType dtype) {
   int64_t bytes = static_cast<int64_t>(size_of(dtype));
-  for (const int64_t n : shape) {
-    if (n == 0) return 0;
-  }
+  if (shape.is_empty()) return 0;
   for (const int64_t n : shape) {
     if (__builtin_mul_overflow(bytes, n, &bytes))
       raise<ValueError>("array is too big: its size does not fit in 64 bits");
@@ -146,7 +146,7 @@ View::View(DType type, const Shape& extents) : dtype(type), shape(extents), stri
 }
 
 bool View::is_contiguous() const {
-  if (numel() == 0) return true;
+  if (shape.is_empty()) return true;
   int64_t step = 1;
   for (int a = rank() - 1; a >= 0; --a) {
     if (shape[a] != 1 && strides[a] != step) return false;

@@ -62,6 +62,7 @@ class Shape {
   void push_back(int64_t n) { insert(rank_, n); }
   void insert(int at, int64_t n);
   void erase(int at);
+  bool is_empty() const;  // an extent is 0
   int64_t numel() const;
   std::vector<int64_t> vector() const { return {begin(), end()}; }
   friend bool operator==(const Shape& a, const Shape& b) {
