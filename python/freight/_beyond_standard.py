@@ -1,4 +1,6 @@
 """Functions that the standard lacks and whose parameters are not the library's; generate.py writes the others."""
+import itertools
+
 from . import _core, _functions
 from ._array_api import _axis, astype
 from ._manipulation import _ANY, _array
@@ -21,8 +23,7 @@ def split(x, sizes, axis=0):
                         f"are parts of {sizes}")
     if any(size < 0 for size in sizes) or sum(sizes) != n:
         raise ValueError(f"split: expected sizes whose sum is {n}, as axis {axis} of shape {x.shape} has it, got {list(sizes)}")
-    ends = [sum(sizes[:i + 1]) for i in range(len(sizes))]
-    return [x[(_ANY,) * a + (slice(end - size, end),)] for size, end in zip(sizes, ends)]
+    return [x[(_ANY,) * a + (slice(end - size, end),)] for size, end in zip(sizes, itertools.accumulate(sizes))]
 
 
 def chunk(x, parts, axis=0):

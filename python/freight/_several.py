@@ -2,6 +2,7 @@
 sample lie side by side in its row, as f32, and are taken apart again in front of forward."""
 import functools
 import inspect
+import math
 import weakref
 
 from . import _array_api as xp
@@ -29,16 +30,12 @@ class Joined(Module):
     def forward(self, rows):
         inputs, at = {}, 0
         for name, shape, dtype in self._layout:
-            size = _size(shape)
+            size = math.prod(shape)
             part = xp.reshape(rows[:, at:at + size], (rows.shape[0], *shape))
             inputs[name] = part if dtype == xp.float32 else xp.astype(part, dtype)
             at += size
         named = isinstance(self._layout[0][0], str)
         return self._inside()(**inputs) if named else self._inside()(*inputs.values())
-
-
-def _size(shape):
-    return functools.reduce(lambda a, b: a * b, shape, 1)
 
 
 def original(model):
@@ -88,7 +85,7 @@ def _rows(x, what):
             if largest > _LARGEST:
                 raise ValueError(f"{here}: expected integers up to {_LARGEST} beside other inputs, got {largest}")
         layout.append((name, values.shape[1:], dtype))
-        parts.append(xp.astype(xp.reshape(values, (count, _size(values.shape[1:]))), xp.float32, copy=False))
+        parts.append(xp.astype(xp.reshape(values, (count, math.prod(values.shape[1:]))), xp.float32, copy=False))
     return _core.to_host(xp.concat(parts, axis=1)), tuple(layout)
 
 

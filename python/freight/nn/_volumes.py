@@ -17,15 +17,14 @@ def _batched(function, input, call):
 
 def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """`padding` may be "valid", none, or "same", which keeps the sizes."""
-    stride, dilation = _f._tuple(stride, 3), _f._tuple(dilation, 3)
     if weight.ndim != 5:
         raise ValueError(f"conv3d: expected a weight (K, C / groups, kD, kH, kW), got shape {weight.shape}")
-    if padding == "same" and stride != (1, 1, 1):
-        raise ValueError(f"conv3d: padding \"same\" keeps the sizes: expected stride 1, got {stride}")
-    if padding == "same":
-        total = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:])]
-        input, padding = _f.pad(input, [half for w in reversed(total) for half in (w // 2, w - w // 2)]), 0
-    depth, *padding = _f._tuple(0 if padding == "valid" else padding, 3)
+    return _f._convolved(_by_conv2d, 3, input, weight, bias, stride, padding, dilation, groups)
+
+
+def _by_conv2d(input, weight, bias, stride, padding, dilation, groups):
+    stride, dilation = _f._tuple(stride, 3), _f._tuple(dilation, 3)
+    depth, *padding = _f._tuple(padding, 3)
 
     def convolved(x):
         x = _f.pad(x, (0, 0, 0, 0, depth, depth)) if depth else x
@@ -42,6 +41,9 @@ def conv3d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
         return _xp.permute_dims(_xp.reshape(y, (n, count, *y.shape[1:])), (0, 2, 1, 3, 4))
 
     return _batched("conv3d", input, convolved)
+
+
+_by_conv2d.__name__ = "conv3d"  # for messages
 
 
 def _by_axes(x, planes, depths):

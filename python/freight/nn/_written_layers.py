@@ -117,7 +117,7 @@ class Conv3d(WrittenLayer):
     def forward(self, input):
         padding, weight = self.padding, self.weight
         if self.padding_mode != "zeros" and padding not in ("valid", 0):
-            total = [d * (k - 1) for d, k in zip(functional._tuple(self.dilation, 3), weight.shape[2:])]
-            pairs = [(w // 2, w - w // 2) for w in total] if padding == "same" else [(p, p) for p in functional._tuple(padding, 3)]
-            input, padding = functional.pad(input, [w for pair in reversed(pairs) for w in pair], self.padding_mode), 0
+            widths = [w for p in reversed(functional._tuple(padding, 3)) for w in (p, p)] if padding != "same" else (
+                functional._same_padding(weight, self.dilation))
+            input, padding = functional.pad(input, widths, self.padding_mode), 0
         return functional.conv3d(input, weight, self.bias, self.stride, padding, self.dilation, self.groups)

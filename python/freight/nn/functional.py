@@ -167,13 +167,18 @@ def one_hot(tensor, num_classes):
     return _functions.one_hot(tensor, num_classes, _core.int64)
 
 
+def _same_padding(weight, dilation):
+    """The widths, as pad takes them, that keep the sizes; an odd one has its larger half at the end."""
+    widths = [d * (k - 1) for d, k in zip(_tuple(dilation, weight.ndim - 2), weight.shape[2:])]
+    return [half for w in reversed(widths) for half in (w // 2, w - w // 2)]
+
+
 def _convolved(convolution, axes, input, weight, bias, stride, padding, dilation, groups):
-    """`padding` may be "valid", none, or "same", which keeps the sizes; an odd width has its larger half at the end."""
+    """`padding` may be "valid", none, or "same", which keeps the sizes."""
     if padding == "same":
         if any(n != 1 for n in _tuple(stride, axes)):
             raise ValueError(f"{convolution.__name__}: padding \"same\" keeps the sizes: expected stride 1, got {stride!r}")
-        widths = [d * (k - 1) for d, k in zip(_tuple(dilation, axes), weight.shape[2:])]
-        input = pad(input, [half for w in reversed(widths) for half in (w // 2, w - w // 2)])
+        input = pad(input, _same_padding(weight, dilation))
     padding = 0 if padding in ("same", "valid") else padding
     return convolution(input, weight, bias, stride, padding, dilation, groups)
 
