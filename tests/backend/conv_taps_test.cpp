@@ -8,9 +8,7 @@
 
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
-#include "freight/ir/builder.h"
-#include "tests/support/arrays.h"
-#include "tests/support/run.h"
+#include "tests/backend/grad_weight.h"
 
 namespace freight::test {
 namespace {
@@ -22,8 +20,6 @@ struct TapsCase {
 };
 
 Graph grad_weight_of(const TapsCase& p, DType dtype) {
-  Graph g;
-  Builder b(g);
   Shape x{p.n, p.c}, w{p.o, p.c / p.groups}, y{p.n, p.o};
   ConvAttrs a{{}, {}, {}, {}, p.groups, {}, {}};
   for (const int64_t size : p.sizes) {
@@ -35,26 +31,14 @@ Graph grad_weight_of(const TapsCase& p, DType dtype) {
     a.pad_high.push_back(p.high);
     a.dilation.push_back(p.dilation);
   }
-  a.shape = w;
-  const auto in = [&](const Shape& s) { return b.one(Op::input, LeafAttrs{"x", {dtype, s}}, {}); };
-  const Value first = in(x), second = in(y);
-  g.outputs = {b.one(Op::conv_grad_weight, a, {first, second})};
-  return g;
-}
-
-std::vector<Array> inputs_of(const Graph& g) {
-  std::vector<Array> in;
-  for (const Value v : g.leaves(Op::input)) in.push_back(random_array({g.type(v), Fill::normal}, 5 + in.size()));
-  return in;
+  return grad_weight_graph(dtype, x, w, y, a);
 }
 
 void expect_as_reference(const TapsCase& p, DType dtype) {
   SCOPED_TRACE(cat(dtype, " ", p.n, " x ", p.c, " of ", Shape(p.sizes), " to ", p.o, " in ", p.groups,
                    " groups, kernel ", p.kernel, " stride ", p.stride, " dilation ", p.dilation, " padding ", p.low,
                    " ", p.high));
-  const Graph g = grad_weight_of(p, dtype);
-  const std::vector<Array> in = inputs_of(g);
-  EXPECT_TRUE(close(run_planned("cpu", g, in)[0], run_planned("ref", g, in)[0], dtype == DType::bf16 ? 1e-2 : 1e-4));
+  expect_gradient_as_reference(grad_weight_of(p, dtype), dtype);
 }
 
 // Many pixels are cut into slices; many weights for few pixels are not.
@@ -97,7 +81,7 @@ TEST(ConvTaps, HaveTheSameBitsForAnyNumberOfThreads) {
   for (const TapsCase& p :
        {TapsCase{2, 8, 8, 1, {97, 95}, 3, 2, 2, 2, 2}, TapsCase{2, 70, 33, 1, {9, 11}, 3, 3, 2, 2, 1}}) {
     const Graph g = grad_weight_of(p, DType::f32);
-    const std::vector<Array> in = inputs_of(g);
+    const std::vector<Array> in = normal_inputs(g);
     const Array all = run_planned("cpu", g, in)[0];
     const ThreadLimit alone(1);
     const Array one = run_planned("cpu", g, in)[0];

@@ -8,9 +8,7 @@
 #include "freight/backend/cpu/kernels/simd_tables.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
-#include "freight/ir/builder.h"
-#include "tests/support/arrays.h"
-#include "tests/support/run.h"
+#include "tests/backend/grad_weight.h"
 
 namespace freight::test {
 namespace {
@@ -20,33 +18,19 @@ struct DepthwiseCase {
 };
 
 Graph grad_weight_of(const DepthwiseCase& p, DType dtype) {
-  Graph g;
-  Builder b(g);
   const auto extent = [&](int64_t size, int64_t kernel, int64_t stride) {
     return (size + p.low + p.high - kernel) / stride + 1;
   };
   const Shape x{p.n, p.c, p.h, p.w}, w{p.c, 1, p.kh, p.kw},
       y{p.n, p.c, extent(p.h, p.kh, p.stride_h), extent(p.w, p.kw, p.stride_w)};
   ConvAttrs a{{p.stride_h, p.stride_w}, {p.low, p.low}, {p.high, p.high}, {1, 1}, p.c, {}, {}};
-  a.shape = w;
-  const auto in = [&](const Shape& s) { return b.one(Op::input, LeafAttrs{"x", {dtype, s}}, {}); };
-  const Value first = in(x), second = in(y);
-  g.outputs = {b.one(Op::conv_grad_weight, a, {first, second})};
-  return g;
-}
-
-std::vector<Array> inputs_of(const Graph& g) {
-  std::vector<Array> in;
-  for (const Value v : g.leaves(Op::input)) in.push_back(random_array({g.type(v), Fill::normal}, 5 + in.size()));
-  return in;
+  return grad_weight_graph(dtype, x, w, y, a);
 }
 
 void expect_as_reference(const DepthwiseCase& p, DType dtype) {
   SCOPED_TRACE(cat(dtype, " ", p.n, " x ", p.c, " of ", p.h, " x ", p.w, ", kernel ", p.kh, " x ", p.kw, " stride ",
                    p.stride_h, " ", p.stride_w, " padding ", p.low, " ", p.high));
-  const Graph g = grad_weight_of(p, dtype);
-  const std::vector<Array> in = inputs_of(g);
-  EXPECT_TRUE(close(run_planned("cpu", g, in)[0], run_planned("ref", g, in)[0], dtype == DType::bf16 ? 1e-2 : 1e-4));
+  expect_gradient_as_reference(grad_weight_of(p, dtype), dtype);
 }
 
 TEST(Depthwise, GivesTheReferencesGradientsOfWeights) {
@@ -84,7 +68,7 @@ TEST(Depthwise, GivesTheReferencesGradientsOfWeightsOfRandomShapes) {
 
 TEST(Depthwise, HasTheSameBitsForAnyNumberOfThreads) {
   const Graph g = grad_weight_of({9, 70, 14, 14, 5, 5, 1, 1, 2, 2}, DType::f32);
-  const std::vector<Array> in = inputs_of(g);
+  const std::vector<Array> in = normal_inputs(g);
   const Array all = run_planned("cpu", g, in)[0];
   const ThreadLimit alone(1);
   const Array one = run_planned("cpu", g, in)[0];
