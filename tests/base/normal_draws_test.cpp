@@ -12,7 +12,7 @@
 namespace freight::test {
 namespace {
 
-// Of a pair of a block's words, by the C library.
+// The C library's functions give these draws for a pair of a block's words.
 std::pair<float, float> box_muller(uint32_t length, uint32_t angle_word) {
   const float u = (static_cast<float>(length >> 8) + 1.0f) * 0x1p-24f, radius = std::sqrt(-2.0f * std::log(u));
   const float angle = 6.2831853f * uniform_from_bits(angle_word);

@@ -241,9 +241,8 @@ NETS = {
     "gpt_char": (GptChar, (2, 8), 0),
 }
 FOLLOWED = {"lenet": (16, 0.01), "resnet20": (32, 0.005), "lstm_text": (16, 0.05)}  # batch and learning rate
-# Training from a file: a batch that BatchNorm can take the statistics of, and a learning rate, of which
-# BatchNorm and the wide linear layers of a VGG stand a tenth each. Nearly equal entries of a pooling
-# window amplify rounding. So steps are compared as long as PyTorch's own losses differ by less than CALM, also from weights that
+# Training from a file: a batch that BatchNorm can take the statistics of, and a learning rate, a tenth of it with BatchNorm, and
+# a tenth in a VGG, whose linear layers are wide. Nearly equal entries of a pooling window amplify rounding. So steps are compared as long as PyTorch's own losses differ by less than CALM, also from weights that
 # differ by CHANGE: kernels round a part of that, but in every layer and step.
 LEAST_BATCH, RATE, CALM, CHANGE = 8, 1e-3, 2e-4, 1e-5
 TOKENS = ("textcnn", "text_bow", "lstm_text", "gru_text", "gpt_char")  # shape is (N, T)

@@ -46,7 +46,7 @@ FREIGHT_INLINE float log_of(float x) {
   return static_cast<float>(high * (r * r) + (whole + r));
 }
 
-// Of an angle in [0, 2 pi): polynomials of what remains behind the nearest multiple n of pi / 2.
+// Subtracts the nearest multiple n of pi / 2 from an angle in [0, 2 pi) and evaluates polynomials of the remainder.
 FREIGHT_INLINE void sine_cosine_of(float angle, float& sine, float& cosine) {
   const double a = angle;
   const int32_t n = (static_cast<int32_t>(a * 0x1.45f306dc9c883p+23) + 0x800000) >> 24;

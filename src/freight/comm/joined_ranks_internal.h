@@ -7,7 +7,7 @@
 
 namespace freight::comm {
 
-// What a rank says of itself when it joins.
+// A rank identifies itself by these when it joins.
 struct RankIdentity {
   int rank = 0, world = 1;
   std::string version;       // of Freight

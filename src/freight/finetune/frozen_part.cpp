@@ -89,7 +89,7 @@ Pass pass_of(const models::Model& model, const Type& sample, int64_t n) {
   }
   const Graph& g = p.graph();
   if (n < kSamples) {
-    // Of one sample no shape shows which axis has the samples.
+    // The shapes of one sample do not show which axis has the samples.
     const Pass several = pass_of(model, sample, kSamples);
     const ByValue<Value> here = values_of_one(model, several.graph(), g);
     for (const Value v : several.features) p.features.push_back(here[v]);

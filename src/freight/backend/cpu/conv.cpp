@@ -79,7 +79,8 @@ bool runs_direct(const ConvOp& p) {
 
 // Measured on two cores against oneDNN's direct convolutions, ms. 3x3, a Xeon with AVX-512: 64 channels @56 b16 7.9
 // : 13.3 forward, 7.9 : 19.7 input gradient; 512 @28 b8 61 : 124 and 61 : 116. A Zen 4: 16 channels @32 b128 1.9
-// : 2.8, 2.0 : 2.8 and 1.5 : 2.7; 64 channels 5x5 b64 17.6 : 56, 17.8 : 58 and 21.8 : 63.
+// : 2.8, 2.0 : 2.8 and 1.5 : 2.7, with AVX2 alone 2.5 : 4.1 and 2.4 : 3.0; 5x5 2.2 : 3.8; 64 channels 5x5 b64 17.6 :
+// 56, 17.8 : 58 and 21.8 : 63.
 bool runs_winograd(const ConvOp& p) {
   const ConvProblem c = p.op == Op::conv_grad_input ? transposed_problem(p) : plain_problem(p);
   return std::min(c.c, c.o) >= 16 && c.pad_h >= 0 && c.pad_w >= 0 && winograd_fits(c);
@@ -96,7 +97,8 @@ int64_t winograd_tiles(const ConvProblem& c) { return c.n * ceil_div(c.oh, 4) * 
 // Without AMX, products of bf16 reach twice the rate of those of f32, of which Winograd's method saves three of four
 // for 3x3 and 21 of 25 for 5x5. Two busy cores of a Zen 4, ms, direct in bf16 : Winograd's in f32 on bf16 images. 5x5,
 // 64 channels into 192 @27 b32: 46 : 22 forward, 44 : 25 input gradient, 55 : 44 weight gradient; 3x3, 64 into 192 @56
-// b16: 32 : 25, 35 : 23, 39 : 27; but 16 @32 b128: 1.4 : 2.1, 1.5 : 2.1, 1.9 : 1.8.
+// b16: 32 : 25, 35 : 23, 39 : 27; 144 into 288 @14: 8.4 : 8.0, 6.8 : 5.2, 9.7 : 5.1; but 16 @32 b128: 1.4 : 2.1, 1.5
+// : 2.1, 1.9 : 1.8, and 192 into 384 @7 b16: 2.0 : 4.4, 2.3 : 4.4, 3.6 : 2.9.
 bool bf16_by_winograd(const ConvOp& p, const ConvProblem& c) {
   if (splits_f32() || !runs_winograd(p)) return false;
   if (p.op == Op::conv_grad_weight || c.kh == 5) return true;
