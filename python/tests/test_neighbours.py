@@ -1,8 +1,7 @@
 """PyTorch, XGBoost and Freight in turn in one process: right results, and no library slows another down.
 
-With FREIGHT_LONG=1 the times are compared too, which needs a machine that does nothing else. Each library also works alone in a
-process of its own; all processes take turns, so that what else the machine does meets all of them, and the
-shortest times are compared.
+For the times each library also works alone in a process of its own; all processes take turns, so that what else the machine does
+meets all of them, and the shortest times are compared.
 """
 import json
 import os
@@ -78,17 +77,24 @@ def test_torch_xgboost_and_freight_take_turns_in_one_process():
     for _ in range(3):
         for name, (_, results) in together.round(2).items():
             assert results == pytest.approx([1.0, 1.0], abs=1e-3), name
-    if os.environ.get("FREIGHT_LONG") == "1":
-        alone = {name: Worker(name) for name in LIBRARIES}
-        seconds = {name: ([], []) for name in LIBRARIES}
-        for _ in range(15):
-            beside = together.round(10)
-            for name in LIBRARIES:
-                seconds[name][0].append(alone[name].round(10)[name][0])
-                seconds[name][1].append(beside[name][0])
-        for worker in alone.values():
-            worker.end()
-        slower = {name: min(b) / min(a) for name, (a, b) in seconds.items()}
-        print(*(f"{name}: {100 * (factor - 1):+.1f} %" for name, factor in slower.items()))
-        assert max(slower.values()) < 1.1, slower
     together.end()
+
+
+@pytest.mark.skipif(os.environ.get("FREIGHT_LONG") != "1", reason="needs FREIGHT_LONG=1 and a machine that does nothing else")
+def test_none_slows_another_down():
+    for name in ("torch", "xgboost"):
+        pytest.importorskip(name)
+    # On some processors a process keeps the speed at which it began, up to 25 % apart: hence several of each.
+    seconds = {name: ([], []) for name in LIBRARIES}
+    for _ in range(6):
+        together, alone = Worker(*LIBRARIES), {name: Worker(name) for name in LIBRARIES}
+        for _ in range(5):
+            beside = together.round(40)
+            for name in LIBRARIES:
+                seconds[name][0].append(alone[name].round(40)[name][0])
+                seconds[name][1].append(beside[name][0])
+        for worker in (together, *alone.values()):
+            worker.end()
+    slower = {name: min(b) / min(a) for name, (a, b) in seconds.items()}
+    print(*(f"{name}: {100 * (factor - 1):+.1f} %" for name, factor in slower.items()))
+    assert max(slower.values()) < 1.1, slower
