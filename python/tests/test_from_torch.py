@@ -193,7 +193,7 @@ def test_padding_in_words_is_checked():
 
 def test_weights_begin_within_pytorchs_bounds_and_load_there():
     fr.random.seed(0)
-    torch.manual_seed(1)
+    torch.manual_seed(2)
     for name, arguments in {"ConvTranspose1d": (64, 8, 5), "ConvTranspose2d": (64, 8, 3), "Conv2d": (8, 64, 3)}.items():
         ours, theirs = getattr(nn, name)(*arguments), getattr(T, name)(*arguments)
         for key, value in theirs.state_dict().items():

@@ -216,7 +216,7 @@ TEST_F(OwnRun, TheEpochThatIsBestByTheOwnMetricOrByTheLossIsStored) {
   expect_error(ErrorKind::usage, {"--metric", "own", "has no metric of its own"}, [&] { run(own(wave())); });
   config_.metric = "loss";
   PrepareOptions alone = own(wave());
-  alone.source = data::Source(data::TrainTest{points(96, 0), {}});
+  alone.source = data::Source(data::TrainTest{points(96, 0), points(0, 0)});
   expect_error(ErrorKind::usage, {"--metric loss", "needs a validation set"}, [&] { run(std::move(alone)); });
 }
 
