@@ -71,6 +71,10 @@ code, text = run({**CLEAN, **{f"src/freight/ir/f{i}.cpp": "\n" * 690 for i in ra
 assert code == 1 and "core has" in text, text
 code, text = run({**CLEAN, **{f"src/freight/backend/cpu/kernels/f{i}.cpp": "\n" * 690 for i in range(kernels // 690 + 1)}})
 assert code == 1 and "backend/cpu/kernels/ has" in text and "core has" not in text, text
+code, text = run({**CLEAN, **{f"python/src/f{i}.cpp": "\n" * 625 for i in range(8)}})
+assert code == 1 and "python/src (arrays) has 5000 lines, allowed are fewer than 5000" in text, text
+code, text = run({**CLEAN, **{f"python/src/{f}{i}.cpp": "\n" * 600 for f in ("f", "train_f", "tables_f", "ranks_f") for i in range(8)}})
+assert code == 0 and "long: python/src (arrays): 4800 lines of 5000" in text, text
 code, text = run({**CLEAN, **{f"src/freight/data/f{i}.cpp": "\n" * 690 for i in range(data // 690 + 1)}})
 assert code == 1 and "data has" in text, text
 code, text = run({**CLEAN, **{f"src/freight/data/f{i}.cpp": "\n" * 690 for i in range(13)}})

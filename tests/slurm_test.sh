@@ -75,7 +75,29 @@ for engine in shared gloo; do
   grep -q '"world": 2' out && grep -q '^exit 0$' out || fail "two ranks by $engine: $(cat out)"
   [ "$(grep -c '"worlds"' out)" = 1 ] || fail "rank 0 alone prints: $(cat out)"
 done
-# Each task is told its place by Slurm: another number of ranks than it started is refused.
+# Each task is told its place by Slurm: another number of ranks than it started is refused, and not tried again.
 job bench comm --world 3
-grep -q 'Slurm started 2 ranks' out && ! grep -q '^exit 0$' out || fail "another number of ranks: $(cat out)"
+grep -q 'Slurm started 2 processes' out && grep -q '^exit 2$' out && ! grep -q 'lost a process' out ||
+  fail "another number of ranks: $(cat out)"
+
+# A program that ends with an error in one task only.
+printf '#!/bin/sh\n[ "$SLURM_PROCID" = 1 ] || exec sleep 60\nexit 3\n' > one_fails
+chmod 755 one_fails
+FREIGHT=$dir/one_fails job
+grep -q '^exit 3$' out && ! grep -q 'lost a process' out || fail "an error of one task: $(cat out)"
+
+# A process that is killed: the job runs again.
+printf '#!/bin/sh\n[ "$SLURM_PROCID" = 1 ] || exec sleep 60\n[ -e again ] && exit 3\ntouch again\nkill -9 $$\n' > one_is_killed
+chmod 755 one_is_killed
+FREIGHT=$dir/one_is_killed job
+grep -q '^exit 3$' out && [ "$(grep -c 'lost a process' out)" = 1 ] || fail "a process that is killed: $(cat out)"
+
+# scancel lets the command save what it has.
+printf '#!/bin/sh\ntrap "touch saved.$SLURM_PROCID; exit 0" TERM\ntouch up.$SLURM_PROCID\nwhile :; do sleep 0.1; done\n' > saves
+chmod 755 saves
+id=$(FREIGHT=$dir/saves sbatch --parsable --output=out --nodes=1 --ntasks-per-node=2 --oversubscribe "$root/deploy/freight.sbatch")
+for _ in $(seq 100); do [ -e up.0 ] && [ -e up.1 ] && break; sleep 0.1; done
+scancel --signal=TERM "$id"
+for _ in $(seq 100); do [ -e saved.0 ] && [ -e saved.1 ] && break; sleep 0.1; done
+[ -e saved.0 ] && [ -e saved.1 ] || fail "a signal does not reach the command: $(ls; cat out)"
 echo "all is well"

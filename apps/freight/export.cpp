@@ -30,10 +30,10 @@ void export_library(const store::Bundle& bundle, const std::string& library, con
   if (form.empty()) {
     refuse_value("-o", output, "XGBoost's files are .json or .ubj");
   }
-  const std::string bytes = bundle.rows->library_file(form);
-  io::write_file_atomic(output, std::string_view(bytes));
   std::vector<std::string> columns;
   for (const store::Column& c : bundle.columns) columns.push_back(c.name);
+  const std::string bytes = bundle.rows->library_file(form, columns);
+  io::write_file_atomic(output, std::string_view(bytes));
   if (json) return print_line({{"file", output}, {"bytes", bytes.size()}, {"columns", columns}});
   std::printf("%s: %s bytes, for the columns %s\n", output.c_str(),
               with_commas(static_cast<int64_t>(bytes.size())).c_str(), join(columns, ", ").c_str());

@@ -13,6 +13,8 @@ def _matrix(x, function, square=False):
     xp._array(x, function)
     if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
         raise LinAlgError(f"{function}: expected {'square ' if square else ''}matrices, got shape {x.shape}")
+    if _is_complex(x) and not x._on_host:
+        raise TypeError(f"{function}: complex matrices work neither in jit and grad nor on other devices")
     return xp.astype(x, xp.float32) if xp.isdtype(x.dtype, ("bool", "integral")) else x
 
 
@@ -71,8 +73,7 @@ def det(x, /):
     x = _matrix(x, "det", square=True)
     if not _is_complex(x):
         return _call("det", x)
-    sign, pivots = _core.complex_lu(x)
-    return xp.astype(sign * xp.prod(pivots, axis=-1), x.dtype)
+    return xp.astype(xp.prod(_core.complex_pivots(x), axis=-1), x.dtype)
 
 
 def diagonal(x, /, *, offset=0):
@@ -210,8 +211,8 @@ def slogdet(x, /):
     x = _matrix(x, "slogdet", square=True)
     if not _is_complex(x):
         return _results.SlogdetResult(*_call("slogdet", x))
-    s, pivots = _core.complex_lu(x)
-    s = s * xp.prod(_functions.sign(pivots), axis=-1)
+    pivots = _core.complex_pivots(x)
+    s = xp.prod(_functions.sign(pivots), axis=-1)
     return _results.SlogdetResult(xp.astype(s, x.dtype), xp.astype(xp.sum(log(abs(pivots)), axis=-1), _real(x)))
 
 

@@ -81,8 +81,6 @@ void complete_columns(ComplexMatrix& u, const std::vector<bool>& known) {
   }
 }
 
-}  // namespace
-
 ComplexMatrix identity(int64_t n) {
   ComplexMatrix a(n, n);
   for (int64_t i = 0; i < n; ++i) a(i, i) = 1;
@@ -96,220 +94,6 @@ ComplexMatrix adjoint(const ComplexMatrix& a) {
   }
   return b;
 }
-
-ComplexLu lu_of(ComplexMatrix a) {
-  const int64_t n = a.rows;
-  ComplexLu f;
-  f.permutation.resize(static_cast<size_t>(n));
-  std::iota(f.permutation.begin(), f.permutation.end(), 0);
-  for (int64_t k = 0; k < n; ++k) {
-    int64_t pivot = k;
-    for (int64_t i = k + 1; i < n; ++i) {
-      if (std::abs(a(i, k)) > std::abs(a(pivot, k))) pivot = i;
-    }
-    if (pivot != k) {
-      for (int64_t j = 0; j < n; ++j) std::swap(a(k, j), a(pivot, j));
-      std::swap(f.permutation[static_cast<size_t>(k)], f.permutation[static_cast<size_t>(pivot)]);
-      f.sign = -f.sign;
-    }
-    if (a(k, k) == 0.0) {
-      f.singular = true;
-      continue;
-    }
-    for (int64_t i = k + 1; i < n; ++i) {
-      const C factor = a(i, k) /= a(k, k);
-      for (int64_t j = k + 1; j < n; ++j) a(i, j) -= factor * a(k, j);
-    }
-  }
-  f.lu = std::move(a);
-  return f;
-}
-
-ComplexMatrix solve(const ComplexLu& f, const ComplexMatrix& b) {
-  const int64_t n = f.lu.rows;
-  ComplexMatrix x(n, b.columns);
-  for (int64_t c = 0; c < b.columns; ++c) {
-    for (int64_t i = 0; i < n; ++i) {
-      C v = b(f.permutation[static_cast<size_t>(i)], c);
-      for (int64_t j = 0; j < i; ++j) v -= f.lu(i, j) * x(j, c);
-      x(i, c) = v;
-    }
-    for (int64_t i = n - 1; i >= 0; --i) {
-      C v = x(i, c);
-      for (int64_t j = i + 1; j < n; ++j) v -= f.lu(i, j) * x(j, c);
-      x(i, c) = v / f.lu(i, i);
-    }
-  }
-  return x;
-}
-
-bool cholesky_of(ComplexMatrix& a) {
-  for (int64_t j = 0; j < a.rows; ++j) {
-    double d = a(j, j).real();
-    for (int64_t k = 0; k < j; ++k) d -= std::norm(a(j, k));
-    if (!(d > 0)) return false;
-    d = std::sqrt(d);
-    a(j, j) = d;
-    for (int64_t i = j + 1; i < a.rows; ++i) {
-      C v = a(i, j);
-      for (int64_t k = 0; k < j; ++k) v -= a(i, k) * std::conj(a(j, k));
-      a(i, j) = v / d;
-    }
-    for (int64_t i = 0; i < j; ++i) a(i, j) = 0;
-  }
-  return true;
-}
-
-void qr_of(const ComplexMatrix& a, bool complete, ComplexMatrix& q, ComplexMatrix& r) {
-  const int64_t m = a.rows, n = a.columns, k = std::min(m, n), columns = complete ? m : k;
-  ComplexMatrix work = a;
-  std::vector<std::vector<C>> reflections;  // unit vectors v: H = I - 2 v v^H
-  for (int64_t j = 0; j < k; ++j) {
-    std::vector<C> v(static_cast<size_t>(m));
-    double below = 0;
-    for (int64_t i = j; i < m; ++i) {
-      v[static_cast<size_t>(i)] = work(i, j);
-      below = std::hypot(below, std::abs(work(i, j)));
-    }
-    const C head = work(j, j);
-    const C phase = head == 0.0 ? C(1) : head / std::abs(head);
-    v[static_cast<size_t>(j)] += phase * below;
-    double norm = 0;
-    for (const C z : v) norm = std::hypot(norm, std::abs(z));
-    if (norm > 0) {
-      for (C& z : v) z /= norm;
-      for (int64_t c = j; c < n; ++c) {
-        C dot = 0;
-        for (int64_t i = j; i < m; ++i) dot += std::conj(v[static_cast<size_t>(i)]) * work(i, c);
-        for (int64_t i = j; i < m; ++i) work(i, c) -= 2.0 * dot * v[static_cast<size_t>(i)];
-      }
-    }
-    for (int64_t i = j + 1; i < m; ++i) work(i, j) = 0;
-    reflections.push_back(std::move(v));
-  }
-  r = ComplexMatrix(columns, n);
-  for (int64_t i = 0; i < columns; ++i) {
-    for (int64_t j = i; j < n; ++j) r(i, j) = work(i, j);
-  }
-  q = ComplexMatrix(m, columns);
-  for (int64_t i = 0; i < columns; ++i) q(i, i) = 1;
-  for (int64_t j = k - 1; j >= 0; --j) {
-    const std::vector<C>& v = reflections[static_cast<size_t>(j)];
-    for (int64_t c = 0; c < columns; ++c) {
-      C dot = 0;
-      for (int64_t i = j; i < m; ++i) dot += std::conj(v[static_cast<size_t>(i)]) * q(i, c);
-      for (int64_t i = j; i < m; ++i) q(i, c) -= 2.0 * dot * v[static_cast<size_t>(i)];
-    }
-  }
-}
-
-void eigh_of(ComplexMatrix a, std::vector<double>& values, ComplexMatrix& vectors) {
-  const int64_t n = a.rows;
-  for (int64_t i = 0; i < n; ++i) {
-    a(i, i) = a(i, i).real();
-    for (int64_t j = i + 1; j < n; ++j) a(i, j) = std::conj(a(j, i));
-  }
-  values.assign(static_cast<size_t>(n), std::numeric_limits<double>::quiet_NaN());
-  vectors = identity(n);
-  if (!finite(a)) return fill_nan(vectors);
-  for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
-    bool changed = false;
-    for (int64_t p = 0; p < n; ++p) {
-      for (int64_t q = p + 1; q < n; ++q) {
-        const double size = std::abs(a(p, q));
-        if (size == 0 || size < kEpsilon * 1e-3 * std::sqrt(std::abs(a(p, p).real() * a(q, q).real()))) continue;
-        if (std::abs(a(p, p).real()) + size == std::abs(a(p, p).real()) &&
-            std::abs(a(q, q).real()) + size == std::abs(a(q, q).real()) && sweep > 4)
-          continue;
-        changed = true;
-        const Rotation r = rotation_of(a(p, p).real(), a(p, q), a(q, q).real());
-        rotate_columns(a, p, q, r.c, r.s, r.phase);
-        for (int64_t j = 0; j < n; ++j) {  // the adjoint on the rows
-          const C x = a(p, j), y = r.phase * a(q, j);
-          a(p, j) = r.c * x - r.s * y;
-          a(q, j) = r.s * x + r.c * y;
-        }
-        a(p, q) = a(q, p) = 0;
-        a(p, p) = a(p, p).real();
-        a(q, q) = a(q, q).real();
-        rotate_columns(vectors, p, q, r.c, r.s, r.phase);
-      }
-    }
-    if (!changed) break;
-  }
-  std::vector<int64_t> order(static_cast<size_t>(n));
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) { return a(i, i).real() < a(j, j).real(); });
-  const ComplexMatrix unsorted = vectors;
-  for (int64_t j = 0; j < n; ++j) {
-    const int64_t from = order[static_cast<size_t>(j)];
-    values[static_cast<size_t>(j)] = a(from, from).real();
-    for (int64_t i = 0; i < n; ++i) vectors(i, j) = unsorted(i, from);
-  }
-}
-
-void svd_of(const ComplexMatrix& a, bool full, ComplexMatrix& u, std::vector<double>& s, ComplexMatrix& vh) {
-  if (a.rows < a.columns) {
-    ComplexMatrix left, right;
-    svd_of(adjoint(a), full, left, s, right);
-    u = adjoint(right);
-    vh = adjoint(left);
-    return;
-  }
-  const int64_t m = a.rows, n = a.columns;
-  ComplexMatrix work = a, v = identity(n);
-  s.assign(static_cast<size_t>(n), std::numeric_limits<double>::quiet_NaN());
-  u = ComplexMatrix(m, full ? m : n);
-  vh = ComplexMatrix(n, n);
-  if (!finite(a)) {
-    fill_nan(u);
-    return fill_nan(vh);
-  }
-  double largest = 0;
-  for (const C z : a.data) largest = std::max({largest, std::abs(z.real()), std::abs(z.imag())});
-  const double scale = largest > 0 ? largest : 1;  // squares of elements neither overflow nor vanish
-  for (C& z : work.data) z /= scale;
-  for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
-    bool changed = false;
-    for (int64_t p = 0; p < n; ++p) {
-      for (int64_t q = p + 1; q < n; ++q) {
-        double alpha = 0, gamma = 0;
-        C beta = 0;
-        for (int64_t i = 0; i < m; ++i) {
-          alpha += std::norm(work(i, p));
-          gamma += std::norm(work(i, q));
-          beta += std::conj(work(i, p)) * work(i, q);
-        }
-        if (std::abs(beta) <= kEpsilon * std::sqrt(alpha * gamma) || std::abs(beta) == 0) continue;
-        changed = true;
-        const Rotation r = rotation_of(alpha, beta, gamma);
-        rotate_columns(work, p, q, r.c, r.s, r.phase);
-        rotate_columns(v, p, q, r.c, r.s, r.phase);
-      }
-    }
-    if (!changed) break;
-  }
-  std::vector<double> norms(static_cast<size_t>(n));
-  for (int64_t j = 0; j < n; ++j) norms[static_cast<size_t>(j)] = norm_of_column(work, j);
-  std::vector<int64_t> order(static_cast<size_t>(n));
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t i, int64_t j) { return norms[static_cast<size_t>(i)] > norms[static_cast<size_t>(j)]; });
-  std::vector<bool> known(static_cast<size_t>(u.columns), false);
-  const double least = n > 0 ? norms[static_cast<size_t>(order[0])] * kEpsilon * static_cast<double>(m) : 0;
-  for (int64_t j = 0; j < n; ++j) {
-    const int64_t from = order[static_cast<size_t>(j)];
-    const double norm = norms[static_cast<size_t>(from)];
-    s[static_cast<size_t>(j)] = norm * scale;
-    for (int64_t i = 0; i < n; ++i) vh(j, i) = std::conj(v(i, from));
-    if (!(norm > least)) continue;
-    known[static_cast<size_t>(j)] = true;
-    for (int64_t i = 0; i < m; ++i) u(i, j) = work(i, from) / norm;
-  }
-  complete_columns(u, known);
-}
-
-namespace {
 
 // a = q t q^H with upper triangular t: Hessenberg's form, then QR steps with Wilkinson's shift.
 void schur(ComplexMatrix& a, ComplexMatrix& q) {
@@ -376,6 +160,155 @@ void schur(ComplexMatrix& a, ComplexMatrix& q) {
 
 }  // namespace
 
+std::vector<C> eliminate(ComplexMatrix& a, ComplexMatrix& b) {
+  const int64_t n = a.rows;
+  std::vector<C> pivots;
+  for (int64_t k = 0; k < n; ++k) {
+    int64_t largest = k;
+    for (int64_t i = k + 1; i < n; ++i) {
+      if (std::abs(a(i, k)) > std::abs(a(largest, k))) largest = i;
+    }
+    if (largest != k) {
+      for (int64_t j = 0; j < n; ++j) std::swap(a(k, j), a(largest, j));
+      for (int64_t j = 0; j < b.columns; ++j) std::swap(b(k, j), b(largest, j));
+    }
+    pivots.push_back(largest == k ? a(k, k) : -a(k, k));
+    for (int64_t i = k + 1; i < n && a(k, k) != 0.0; ++i) {
+      const C factor = a(i, k) / a(k, k);
+      for (int64_t j = k + 1; j < n; ++j) a(i, j) -= factor * a(k, j);
+      for (int64_t j = 0; j < b.columns; ++j) b(i, j) -= factor * b(k, j);
+    }
+  }
+  for (int64_t i = n - 1; i >= 0; --i) {
+    for (int64_t c = 0; c < b.columns; ++c) {
+      for (int64_t j = i + 1; j < n; ++j) b(i, c) -= a(i, j) * b(j, c);
+      b(i, c) /= a(i, i);
+    }
+  }
+  return pivots;
+}
+
+bool cholesky_of(ComplexMatrix& a) {
+  for (int64_t j = 0; j < a.rows; ++j) {
+    double d = a(j, j).real();
+    for (int64_t k = 0; k < j; ++k) d -= std::norm(a(j, k));
+    if (!(d > 0)) return false;
+    d = std::sqrt(d);
+    a(j, j) = d;
+    for (int64_t i = j + 1; i < a.rows; ++i) {
+      C v = a(i, j);
+      for (int64_t k = 0; k < j; ++k) v -= a(i, k) * std::conj(a(j, k));
+      a(i, j) = v / d;
+    }
+    for (int64_t i = 0; i < j; ++i) a(i, j) = 0;
+  }
+  return true;
+}
+
+void qr_of(const ComplexMatrix& a, bool complete, ComplexMatrix& q, ComplexMatrix& r) {
+  const int64_t m = a.rows, n = a.columns, k = std::min(m, n), columns = complete ? m : k;
+  ComplexMatrix work = a;
+  std::vector<std::vector<C>> reflections;  // unit vectors v: H = I - 2 v v^H
+  for (int64_t j = 0; j < k; ++j) {
+    std::vector<C> v(static_cast<size_t>(m));
+    double below = 0;
+    for (int64_t i = j; i < m; ++i) {
+      v[static_cast<size_t>(i)] = work(i, j);
+      below = std::hypot(below, std::abs(work(i, j)));
+    }
+    const C head = work(j, j);
+    const C phase = head == 0.0 ? C(1) : head / std::abs(head);
+    v[static_cast<size_t>(j)] += phase * below;
+    double norm = 0;
+    for (const C z : v) norm = std::hypot(norm, std::abs(z));
+    if (norm > 0) {
+      for (C& z : v) z /= norm;
+      for (int64_t c = j; c < n; ++c) {
+        C dot = 0;
+        for (int64_t i = j; i < m; ++i) dot += std::conj(v[static_cast<size_t>(i)]) * work(i, c);
+        for (int64_t i = j; i < m; ++i) work(i, c) -= 2.0 * dot * v[static_cast<size_t>(i)];
+      }
+    }
+    for (int64_t i = j + 1; i < m; ++i) work(i, j) = 0;
+    reflections.push_back(std::move(v));
+  }
+  r = ComplexMatrix(columns, n);
+  for (int64_t i = 0; i < columns; ++i) {
+    for (int64_t j = i; j < n; ++j) r(i, j) = work(i, j);
+  }
+  q = ComplexMatrix(m, columns);
+  for (int64_t i = 0; i < columns; ++i) q(i, i) = 1;
+  for (int64_t j = k - 1; j >= 0; --j) {
+    const std::vector<C>& v = reflections[static_cast<size_t>(j)];
+    for (int64_t c = 0; c < columns; ++c) {
+      C dot = 0;
+      for (int64_t i = j; i < m; ++i) dot += std::conj(v[static_cast<size_t>(i)]) * q(i, c);
+      for (int64_t i = j; i < m; ++i) q(i, c) -= 2.0 * dot * v[static_cast<size_t>(i)];
+    }
+  }
+}
+
+void svd_of(const ComplexMatrix& a, bool full, ComplexMatrix& u, std::vector<double>& s, ComplexMatrix& vh) {
+  if (a.rows < a.columns) {
+    ComplexMatrix left, right;
+    svd_of(adjoint(a), full, left, s, right);
+    u = adjoint(right);
+    vh = adjoint(left);
+    return;
+  }
+  const int64_t m = a.rows, n = a.columns;
+  ComplexMatrix work = a, v = identity(n);
+  s.assign(static_cast<size_t>(n), std::numeric_limits<double>::quiet_NaN());
+  u = ComplexMatrix(m, full ? m : n);
+  vh = ComplexMatrix(n, n);
+  if (!finite(a)) {
+    fill_nan(u);
+    return fill_nan(vh);
+  }
+  double largest = 0;
+  for (const C z : a.data) largest = std::max({largest, std::abs(z.real()), std::abs(z.imag())});
+  const double scale = largest > 0 ? largest : 1;  // squares of elements neither overflow nor vanish
+  for (C& z : work.data) z /= scale;
+  for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
+    bool changed = false;
+    for (int64_t p = 0; p < n; ++p) {
+      for (int64_t q = p + 1; q < n; ++q) {
+        double alpha = 0, gamma = 0;
+        C beta = 0;
+        for (int64_t i = 0; i < m; ++i) {
+          alpha += std::norm(work(i, p));
+          gamma += std::norm(work(i, q));
+          beta += std::conj(work(i, p)) * work(i, q);
+        }
+        if (std::abs(beta) <= kEpsilon * std::sqrt(alpha * gamma) || std::abs(beta) == 0) continue;
+        changed = true;
+        const Rotation r = rotation_of(alpha, beta, gamma);
+        rotate_columns(work, p, q, r.c, r.s, r.phase);
+        rotate_columns(v, p, q, r.c, r.s, r.phase);
+      }
+    }
+    if (!changed) break;
+  }
+  std::vector<double> norms(static_cast<size_t>(n));
+  for (int64_t j = 0; j < n; ++j) norms[static_cast<size_t>(j)] = norm_of_column(work, j);
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t i, int64_t j) { return norms[static_cast<size_t>(i)] > norms[static_cast<size_t>(j)]; });
+  std::vector<bool> known(static_cast<size_t>(u.columns), false);
+  const double least = n > 0 ? norms[static_cast<size_t>(order[0])] * kEpsilon * static_cast<double>(m) : 0;
+  for (int64_t j = 0; j < n; ++j) {
+    const int64_t from = order[static_cast<size_t>(j)];
+    const double norm = norms[static_cast<size_t>(from)];
+    s[static_cast<size_t>(j)] = norm * scale;
+    for (int64_t i = 0; i < n; ++i) vh(j, i) = std::conj(v(i, from));
+    if (!(norm > least)) continue;
+    known[static_cast<size_t>(j)] = true;
+    for (int64_t i = 0; i < m; ++i) u(i, j) = work(i, from) / norm;
+  }
+  complete_columns(u, known);
+}
+
 void eig_of(ComplexMatrix a, std::vector<C>& values, ComplexMatrix& vectors) {
   const int64_t n = a.rows;
   const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -403,6 +336,27 @@ void eig_of(ComplexMatrix a, std::vector<C>& values, ComplexMatrix& vectors) {
     }
     const double norm = norm_of_column(vectors, k);
     for (int64_t i = 0; i < n && norm > 0; ++i) vectors(i, k) /= norm;
+  }
+}
+
+void eigh_of(ComplexMatrix a, std::vector<double>& values, ComplexMatrix& vectors) {
+  const int64_t n = a.rows;
+  for (int64_t i = 0; i < n; ++i) {
+    a(i, i) = a(i, i).real();
+    for (int64_t j = i + 1; j < n; ++j) a(i, j) = std::conj(a(j, i));
+  }
+  values.assign(static_cast<size_t>(n), std::numeric_limits<double>::quiet_NaN());
+  vectors = ComplexMatrix(n, n);
+  if (!finite(a)) return fill_nan(vectors);
+  ComplexMatrix q;
+  schur(a, q);  // diagonal up to rounding
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) { return a(i, i).real() < a(j, j).real(); });
+  for (int64_t j = 0; j < n; ++j) {
+    const int64_t from = order[static_cast<size_t>(j)];
+    values[static_cast<size_t>(j)] = a(from, from).real();
+    for (int64_t i = 0; i < n; ++i) vectors(i, j) = q(i, from);
   }
 }
 

@@ -1,7 +1,6 @@
-// Factorizations of dense complex matrices on the host, which the library has only for real ones: LU by partial
-// pivoting, Cholesky, Householder's QR, Jacobi's methods for Hermitian eigenvalues and singular values, the QR
-// algorithm for others. Golub and Van Loan, Matrix Computations, 4th edition, chapters 3, 4, 5, 7 and 8. Plain loops in
-// f64.
+// Factorizations of dense complex matrices on the host, which the library has only for real ones: Gaussian elimination,
+// Cholesky, Householder's QR, the QR algorithm for eigenvalues, Jacobi's method for singular values. Golub and Van
+// Loan, Matrix Computations, 4th edition, chapters 3, 4, 5, 7 and 8. Plain loops in f64.
 #pragma once
 #include <complex>
 #include <cstdint>
@@ -20,17 +19,9 @@ struct ComplexMatrix {
   Element& operator()(int64_t i, int64_t j) { return data[static_cast<size_t>(i * columns + j)]; }
   const Element& operator()(int64_t i, int64_t j) const { return data[static_cast<size_t>(i * columns + j)]; }
 };
-ComplexMatrix identity(int64_t n);
-ComplexMatrix adjoint(const ComplexMatrix& a);
-
-struct ComplexLu {
-  ComplexMatrix lu;
-  std::vector<int64_t> permutation;  // a[permutation] = L U
-  double sign = 1;                   // of the permutation
-  bool singular = false;             // a pivot is 0
-};
-ComplexLu lu_of(ComplexMatrix a);
-ComplexMatrix solve(const ComplexLu& lu, const ComplexMatrix& b);
+// Elimination with partial pivoting: b (N, K) becomes the solution of a x = b, a its triangle. The pivots, with a minus
+// where rows were exchanged: their product is the determinant, and a 0 among them says that a is singular.
+std::vector<std::complex<double>> eliminate(ComplexMatrix& a, ComplexMatrix& b);
 // Lower L with L L^H = a; reads the lower triangle. False where a is not positive definite.
 bool cholesky_of(ComplexMatrix& a);
 // q (M, K) and r (K, N) with K = min(M, N), or M where it is complete.

@@ -93,10 +93,8 @@ nb::object to_dlpack(nb::handle self, nb::handle stream, nb::handle max_version,
   PyArray& x = array_of(self, "__dlpack__");
   if (!dl_device.is_none()) {
     const nb::tuple d = nb::cast<nb::tuple>(dl_device);
-    if (nb::cast<int>(nb::int_(d[0])) != kCpu) {
-      PyErr_SetString(PyExc_BufferError, "__dlpack__: only memory of the host is exported: use x.to(device) there");
-      throw nb::python_error();
-    }
+    if (nb::cast<int>(nb::int_(d[0])) != kCpu)
+      throw nb::buffer_error("__dlpack__: only memory of the host is exported: use x.to(device) there");
   }
   if (!stream.is_none())
     raise<ValueError>("__dlpack__: memory of the host has no stream: got ", nb::repr(stream).c_str());
@@ -112,20 +110,16 @@ nb::object to_dlpack(nb::handle self, nb::handle stream, nb::handle max_version,
     return nb::steal(PyCapsule_New(&e->managed, "dltensor_versioned",
                                    [](PyObject* c) { delete_capsule<DlManagedVersioned>(c, "dltensor_versioned"); }));
   }
-  if (!view.block->writable) {
-    PyErr_SetString(PyExc_BufferError, "__dlpack__: read-only memory needs a reader of DLPack 1.0: ask it for a copy");
-    throw nb::python_error();
-  }
+  if (!view.block->writable)
+    throw nb::buffer_error("__dlpack__: read-only memory needs a reader of DLPack 1.0: ask it for a copy");
   auto* e = exported<DlManaged>(view);
   return nb::steal(
       PyCapsule_New(&e->managed, "dltensor", [](PyObject* c) { delete_capsule<DlManaged>(c, "dltensor"); }));
 }
 
 View view_of(const DlTensor& t, bool writable, std::shared_ptr<void> owner) {
-  if (t.device.type != kCpu && t.device.type != 3 && t.device.type != 11) {
-    PyErr_SetString(PyExc_BufferError, "from_dlpack: the memory is not the host's: move it there first");
-    throw nb::python_error();
-  }
+  if (t.device.type != kCpu && t.device.type != 3 && t.device.type != 11)
+    throw nb::buffer_error("from_dlpack: the memory is not the host's: move it there first");
   const std::optional<DType> dtype = dtype_of_dl(t.dtype);
   if (!dtype)
     raise<TypeError>("from_dlpack: unknown element type: code ", int{t.dtype.code}, ", ", int{t.dtype.bits}, " bits, ",
@@ -175,27 +169,6 @@ struct Buffer {
 };
 constexpr int kWritable = 1, kFormat = 4, kStrides = 0x18, kContiguous = 0x38 | 0x58 | 0x98;
 constexpr int kGetBuffer = 1, kReleaseBuffer = 2;  // Py_bf_getbuffer, Py_bf_releasebuffer
-
-const char* buffer_format(DType dtype) {
-  switch (dtype) {
-    case DType::f32: return "f";
-    case DType::f64: return "d";
-    case DType::f16: return "e";
-    case DType::i8: return "b";
-    case DType::i16: return "h";
-    case DType::i32: return "i";
-    case DType::i64: return sizeof(long) == 8 ? "l" : "q";
-    case DType::u8: return "B";
-    case DType::u16: return "H";
-    case DType::u32: return "I";
-    case DType::u64: return sizeof(long) == 8 ? "L" : "Q";
-    case DType::c64: return "Zf";
-    case DType::c128: return "Zd";
-    case DType::boolean: return "?";
-    case DType::bf16: return nullptr;
-  }
-  return nullptr;
-}
 
 struct BufferInfo {
   View view;

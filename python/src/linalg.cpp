@@ -165,7 +165,7 @@ View matmul_views(const View& a, const View& b) {
   return y;
 }
 
-// Batches of complex matrices, (..., M, N) in c128.
+// Batches of complex matrices, (..., M, N) in c128; freight/_linalg.py has checked the shapes.
 ComplexMatrix matrix_at(const View& x, int64_t index) {
   ComplexMatrix a(x.shape[x.rank() - 2], x.shape[x.rank() - 1]);
   const auto* from = reinterpret_cast<const std::complex<double>*>(x.data) + index * a.rows * a.columns;
@@ -178,14 +178,7 @@ struct Batch {
   Shape shape;
   int64_t rows, columns;
 
-  Batch(nb::handle h, const char* function, bool square) {
-    PyArray& a = array_of(h, function);
-    if (!a.on_host())
-      raise<TypeError>(function, ": complex matrices work neither in jit and grad nor on other devices");
-    if (a.shape().rank() < 2 || (square && a.shape()[a.shape().rank() - 1] != a.shape()[a.shape().rank() - 2])) {
-      raise<ValueError>(function, ": expected ", square ? "square " : "", "matrices, got shape ", to_string(a.shape()));
-    }
-    x = contiguous(cast(a.view, DType::c128));
+  Batch(nb::handle h, const char* function) : x(contiguous(cast(host(array_of(h, function)), DType::c128))) {
     rows = x.shape[x.rank() - 2];
     columns = x.shape[x.rank() - 1];
     shape = Shape(x.shape.begin(), x.shape.end() - 2);
@@ -208,32 +201,28 @@ void for_each_matrix(const Batch& b, F&& f) {
   for (int64_t i = 0; i < b.shape.numel(); ++i) f(matrix_at(b.x, i), i);
 }
 
-nb::object complex_lu(nb::handle h) {  // the sign of the permutation, and the pivots
-  const Batch b(h, "slogdet", true);
-  View sign = b.result(DType::c128, {}), pivots = b.result(DType::c128, {b.rows});
-  for_each_matrix(b, [&](ComplexMatrix a, int64_t i) {
-    const ComplexLu f = lu_of(std::move(a));
-    std::vector<std::complex<double>> diagonal;
-    for (int64_t k = 0; k < b.rows; ++k) diagonal.push_back(f.lu(k, k));
-    put<std::complex<double>>(sign, i, {f.sign});
-    put(pivots, i, diagonal);
-  });
-  return nb::make_tuple(wrap(sign), wrap(pivots));
+nb::object complex_pivots(nb::handle a) {
+  const Batch b(a, "det");
+  View y = b.result(DType::c128, {b.rows});
+  ComplexMatrix nothing;
+  for_each_matrix(b, [&](ComplexMatrix m, int64_t i) { put(y, i, eliminate(m, nothing)); });
+  return wrap(std::move(y));
 }
 
 nb::object complex_solve(nb::handle a, nb::handle right) {  // b (..., N, K), of the same batch
-  const Batch f(a, "solve", true), b(right, "solve", false);
+  const Batch f(a, "solve"), b(right, "solve");
   View y(DType::c128, b.x.shape);
   for_each_matrix(f, [&](ComplexMatrix m, int64_t i) {
-    const ComplexLu lu = lu_of(std::move(m));
-    if (lu.singular) raise<ValueError>("Singular matrix");
-    put(y, i, solve(lu, matrix_at(b.x, i)).data);
+    ComplexMatrix x = matrix_at(b.x, i);
+    const std::vector<ComplexMatrix::Element> pivots = eliminate(m, x);
+    if (std::count(pivots.begin(), pivots.end(), 0.0) > 0) raise<ValueError>("Singular matrix");
+    put(y, i, x.data);
   });
   return wrap(std::move(y));
 }
 
 nb::object complex_cholesky(nb::handle a) {
-  const Batch b(a, "cholesky", true);
+  const Batch b(a, "cholesky");
   View y(DType::c128, b.x.shape);
   for_each_matrix(b, [&](ComplexMatrix l, int64_t i) {
     if (!cholesky_of(l)) raise<ValueError>("Matrix is not positive definite");
@@ -243,7 +232,7 @@ nb::object complex_cholesky(nb::handle a) {
 }
 
 nb::object complex_qr(nb::handle a, bool complete) {
-  const Batch b(a, "qr", false);
+  const Batch b(a, "qr");
   const int64_t k = complete ? b.rows : std::min(b.rows, b.columns);
   View q = b.result(DType::c128, {b.rows, k}), r = b.result(DType::c128, {k, b.columns});
   ComplexMatrix left, right;
@@ -255,26 +244,14 @@ nb::object complex_qr(nb::handle a, bool complete) {
   return nb::make_tuple(wrap(q), wrap(r));
 }
 
-nb::object complex_eigh(nb::handle a) {
-  const Batch b(a, "eigh", true);
-  View w = b.result(DType::f64, {b.rows}), v = b.result(DType::c128, {b.rows, b.rows});
-  std::vector<double> values;
+template <class Value, void (*kEigen)(ComplexMatrix, std::vector<Value>&, ComplexMatrix&)>
+nb::object complex_eigen(nb::handle a) {
+  const Batch b(a, "eig");
+  View w = b.result(DTypeOf<Value>::value, {b.rows}), v = b.result(DType::c128, {b.rows, b.rows});
+  std::vector<Value> values;
   ComplexMatrix vectors;
   for_each_matrix(b, [&](ComplexMatrix m, int64_t i) {
-    eigh_of(std::move(m), values, vectors);
-    put(w, i, values);
-    put(v, i, vectors.data);
-  });
-  return nb::make_tuple(wrap(w), wrap(v));
-}
-
-nb::object complex_eig(nb::handle a) {
-  const Batch b(a, "eig", true);
-  View w = b.result(DType::c128, {b.rows}), v = b.result(DType::c128, {b.rows, b.rows});
-  std::vector<std::complex<double>> values;
-  ComplexMatrix vectors;
-  for_each_matrix(b, [&](ComplexMatrix m, int64_t i) {
-    eig_of(std::move(m), values, vectors);
+    kEigen(std::move(m), values, vectors);
     put(w, i, values);
     put(v, i, vectors.data);
   });
@@ -282,7 +259,7 @@ nb::object complex_eig(nb::handle a) {
 }
 
 nb::object complex_svd(nb::handle a, bool full) {
-  const Batch b(a, "svd", false);
+  const Batch b(a, "svd");
   const int64_t k = std::min(b.rows, b.columns);
   View u = b.result(DType::c128, {b.rows, full ? b.rows : k}), s = b.result(DType::f64, {k}),
        vh = b.result(DType::c128, {full ? b.columns : k, b.columns});
@@ -330,12 +307,12 @@ nb::object matmul(nb::handle left, nb::handle right, bool as_operator) {
 
 void bind_linalg(nb::module_& m) {
   m.def("matmul", [](nb::handle a, nb::handle b) { return matmul(a, b, false); });
-  m.def("complex_lu", complex_lu);
+  m.def("complex_pivots", complex_pivots);
   m.def("complex_solve", complex_solve);
   m.def("complex_cholesky", complex_cholesky);
   m.def("complex_qr", complex_qr);
-  m.def("complex_eigh", complex_eigh);
-  m.def("complex_eig", complex_eig);
+  m.def("complex_eigh", complex_eigen<double, eigh_of>);
+  m.def("complex_eig", complex_eigen<std::complex<double>, eig_of>);
   m.def("complex_svd", complex_svd);
 }
 

@@ -13,13 +13,7 @@ namespace {
 void translate(const std::exception_ptr& p, void*) {
   try {
     std::rethrow_exception(p);
-  } catch (const ValueError&) {
-    set_python_error();
-  } catch (const TypeError&) {
-    set_python_error();
-  } catch (const IndexError&) {
-    set_python_error();
-  } catch (const OverflowError&) {
+  } catch (const ArrayError&) {
     set_python_error();
   } catch (const Error&) {
     set_python_error();

@@ -1,4 +1,6 @@
 // The operators of freight.Array as slots of its type, which cost less than methods, and exceptions as Python's.
+#include <algorithm>
+
 #include "array.h"
 #include "freight/base/error.h"
 
@@ -60,49 +62,42 @@ R guarded(R failed, F&& f) {
   }
 }
 
-#define FREIGHT_BINARY_SLOT(name, row)                                                         \
-  PyObject* name(PyObject* a, PyObject* b) {                                                   \
-    static const Elementwise& f = elementwise_function(row);                                   \
-    return guarded<PyObject*>(nullptr, [&] { return binary(f, a, b, true).release().ptr(); }); \
-  }                                                                                            \
-  PyObject* inplace_##name(PyObject* a, PyObject* b) {                                         \
-    static const Elementwise& f = elementwise_function(row);                                   \
-    return guarded<PyObject*>(nullptr, [&] { return in_place(f, a, b).release().ptr(); });     \
+// The name of a row of elementwise_functions(), as an argument of templates.
+struct RowName {
+  template <size_t N>
+  consteval RowName(const char (&name)[N]) {
+    std::copy_n(name, N, text);
   }
-FREIGHT_BINARY_SLOT(add, "add")
-FREIGHT_BINARY_SLOT(subtract, "subtract")
-FREIGHT_BINARY_SLOT(multiply, "multiply")
-FREIGHT_BINARY_SLOT(divide, "divide")
-FREIGHT_BINARY_SLOT(floor_divide, "floor_divide")
-FREIGHT_BINARY_SLOT(remainder, "remainder")
-FREIGHT_BINARY_SLOT(power_of, "pow")
-FREIGHT_BINARY_SLOT(bit_and, "bitwise_and")
-FREIGHT_BINARY_SLOT(bit_or, "bitwise_or")
-FREIGHT_BINARY_SLOT(bit_xor, "bitwise_xor")
-FREIGHT_BINARY_SLOT(left_shift, "bitwise_left_shift")
-FREIGHT_BINARY_SLOT(right_shift, "bitwise_right_shift")
-#undef FREIGHT_BINARY_SLOT
+  char text[24] = {};
+};
+
+template <RowName kRow>
+PyObject* unary_slot(PyObject* a) {
+  static const Elementwise& f = elementwise_function(kRow.text);
+  return guarded<PyObject*>(nullptr, [&] { return unary(f, a).release().ptr(); });
+}
+
+template <RowName kRow>
+PyObject* binary_slot(PyObject* a, PyObject* b) {
+  static const Elementwise& f = elementwise_function(kRow.text);
+  return guarded<PyObject*>(nullptr, [&] { return binary(f, a, b, true).release().ptr(); });
+}
+
+template <RowName kRow>
+PyObject* in_place_slot(PyObject* a, PyObject* b) {
+  static const Elementwise& f = elementwise_function(kRow.text);
+  return guarded<PyObject*>(nullptr, [&] { return in_place(f, a, b).release().ptr(); });
+}
 
 PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
   if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
-  return power_of(a, b);
+  return binary_slot<"pow">(a, b);
 }
-PyObject* inplace_power(PyObject* a, PyObject* b, PyObject*) { return inplace_power_of(a, b); }
+PyObject* in_place_power(PyObject* a, PyObject* b, PyObject*) { return in_place_slot<"pow">(a, b); }
 
 PyObject* matmul_slot(PyObject* a, PyObject* b) {
   return guarded<PyObject*>(nullptr, [&] { return matmul(a, b, true).release().ptr(); });
 }
-
-#define FREIGHT_UNARY_SLOT(name, row)                                                \
-  PyObject* name(PyObject* a) {                                                      \
-    static const Elementwise& f = elementwise_function(row);                         \
-    return guarded<PyObject*>(nullptr, [&] { return unary(f, a).release().ptr(); }); \
-  }
-FREIGHT_UNARY_SLOT(negative, "negative")
-FREIGHT_UNARY_SLOT(positive, "positive")
-FREIGHT_UNARY_SLOT(absolute, "abs")
-FREIGHT_UNARY_SLOT(invert, "bitwise_invert")
-#undef FREIGHT_UNARY_SLOT
 
 PyObject* compare(PyObject* a, PyObject* b, int op) {
   static const Elementwise* const kRows[] = {&elementwise_function("less"),    &elementwise_function("less_equal"),
@@ -141,21 +136,16 @@ int truth_slot(PyObject* o) {
   return guarded(-1, [&] { return static_cast<int>(truth(self(o))); });
 }
 
-PyObject* as_int(PyObject* o) {
+template <PyObject* (*kConvert)(PyObject*)>
+PyObject* as_number(PyObject* o, const char* what) {
   return guarded<PyObject*>(nullptr, [&] {
     PyArray& x = self(o);
-    if (is_complex(x.dtype())) raise<TypeError>("int: a complex array is no real number: take real(x)");
-    return PyNumber_Long(scalar_only(x, "int").ptr());
+    if (is_complex(x.dtype())) raise<TypeError>(what, ": a complex array is no real number: take real(x)");
+    return kConvert(scalar_only(x, what).ptr());
   });
 }
-
-PyObject* as_float(PyObject* o) {
-  return guarded<PyObject*>(nullptr, [&] {
-    PyArray& x = self(o);
-    if (is_complex(x.dtype())) raise<TypeError>("float: a complex array is no real number: take real(x)");
-    return PyNumber_Float(scalar_only(x, "float").ptr());
-  });
-}
+PyObject* as_int(PyObject* o) { return as_number<PyNumber_Long>(o, "int"); }
+PyObject* as_float(PyObject* o) { return as_number<PyNumber_Float>(o, "float"); }
 
 PyObject* as_index(PyObject* o) {
   return guarded<PyObject*>(nullptr, [&] {
@@ -168,47 +158,44 @@ PyObject* as_index(PyObject* o) {
   });
 }
 
+PyType_Slot slot(int id, auto* f) { return {id, reinterpret_cast<void*>(f)}; }
+
+template <RowName kRow>
+void add_binary(std::vector<PyType_Slot>& slots, int id, int in_place_id) {
+  slots.push_back(slot(id, binary_slot<kRow>));
+  slots.push_back(slot(in_place_id, in_place_slot<kRow>));
+}
+
 }  // namespace
 
 std::vector<PyType_Slot> operator_slots() {
-  const auto slot = [](int id, auto* f) { return PyType_Slot{id, reinterpret_cast<void*>(f)}; };
-  return {slot(Py_nb_add, add),
-          slot(Py_nb_subtract, subtract),
-          slot(Py_nb_multiply, multiply),
-          slot(Py_nb_true_divide, divide),
-          slot(Py_nb_floor_divide, floor_divide),
-          slot(Py_nb_remainder, remainder),
-          slot(Py_nb_power, power),
-          slot(Py_nb_and, bit_and),
-          slot(Py_nb_or, bit_or),
-          slot(Py_nb_xor, bit_xor),
-          slot(Py_nb_lshift, left_shift),
-          slot(Py_nb_rshift, right_shift),
-          slot(Py_nb_inplace_add, inplace_add),
-          slot(Py_nb_inplace_subtract, inplace_subtract),
-          slot(Py_nb_inplace_multiply, inplace_multiply),
-          slot(Py_nb_inplace_true_divide, inplace_divide),
-          slot(Py_nb_inplace_floor_divide, inplace_floor_divide),
-          slot(Py_nb_inplace_remainder, inplace_remainder),
-          slot(Py_nb_inplace_power, inplace_power),
-          slot(Py_nb_inplace_and, inplace_bit_and),
-          slot(Py_nb_inplace_or, inplace_bit_or),
-          slot(Py_nb_inplace_xor, inplace_bit_xor),
-          slot(Py_nb_inplace_lshift, inplace_left_shift),
-          slot(Py_nb_inplace_rshift, inplace_right_shift),
-          slot(Py_nb_matrix_multiply, matmul_slot),
-          slot(Py_nb_negative, negative),
-          slot(Py_nb_positive, positive),
-          slot(Py_nb_absolute, absolute),
-          slot(Py_nb_invert, invert),
-          slot(Py_nb_bool, truth_slot),
-          slot(Py_nb_int, as_int),
-          slot(Py_nb_float, as_float),
-          slot(Py_nb_index, as_index),
-          slot(Py_tp_richcompare, compare),
-          slot(Py_mp_length, length),
-          slot(Py_mp_subscript, subscript),
-          slot(Py_mp_ass_subscript, assign_subscript)};
+  std::vector<PyType_Slot> slots = {slot(Py_nb_power, power),
+                                    slot(Py_nb_inplace_power, in_place_power),
+                                    slot(Py_nb_matrix_multiply, matmul_slot),
+                                    slot(Py_nb_negative, unary_slot<"negative">),
+                                    slot(Py_nb_positive, unary_slot<"positive">),
+                                    slot(Py_nb_absolute, unary_slot<"abs">),
+                                    slot(Py_nb_invert, unary_slot<"bitwise_invert">),
+                                    slot(Py_nb_bool, truth_slot),
+                                    slot(Py_nb_int, as_int),
+                                    slot(Py_nb_float, as_float),
+                                    slot(Py_nb_index, as_index),
+                                    slot(Py_tp_richcompare, compare),
+                                    slot(Py_mp_length, length),
+                                    slot(Py_mp_subscript, subscript),
+                                    slot(Py_mp_ass_subscript, assign_subscript)};
+  add_binary<"add">(slots, Py_nb_add, Py_nb_inplace_add);
+  add_binary<"subtract">(slots, Py_nb_subtract, Py_nb_inplace_subtract);
+  add_binary<"multiply">(slots, Py_nb_multiply, Py_nb_inplace_multiply);
+  add_binary<"divide">(slots, Py_nb_true_divide, Py_nb_inplace_true_divide);
+  add_binary<"floor_divide">(slots, Py_nb_floor_divide, Py_nb_inplace_floor_divide);
+  add_binary<"remainder">(slots, Py_nb_remainder, Py_nb_inplace_remainder);
+  add_binary<"bitwise_and">(slots, Py_nb_and, Py_nb_inplace_and);
+  add_binary<"bitwise_or">(slots, Py_nb_or, Py_nb_inplace_or);
+  add_binary<"bitwise_xor">(slots, Py_nb_xor, Py_nb_inplace_xor);
+  add_binary<"bitwise_left_shift">(slots, Py_nb_lshift, Py_nb_inplace_lshift);
+  add_binary<"bitwise_right_shift">(slots, Py_nb_rshift, Py_nb_inplace_rshift);
+  return slots;
 }
 
 }  // namespace freight::python

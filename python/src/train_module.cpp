@@ -99,7 +99,7 @@ nb::object value_object(const nn::Setting& s) {
   return children;
 }
 
-// The declarations of all layers: what the generator of freight/_layers.py reads.
+// The declarations of all layers, which the generator of freight._layers reads.
 nb::list layer_types() {
   static const char* const kKinds[] = {"integer", "number", "flag", "text", "extents", "layer", "layers"};
   nb::list all;

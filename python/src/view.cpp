@@ -379,26 +379,33 @@ DType complex_type(DType dtype) {
   return dtype == DType::f64 ? DType::c128 : DType::c64;
 }
 
-const char* python_name(DType dtype) {
-  switch (dtype) {
-    case DType::f32: return "float32";
-    case DType::f64: return "float64";
-    case DType::bf16: return "bfloat16";
-    case DType::f16: return "float16";
-    case DType::i8: return "int8";
-    case DType::i16: return "int16";
-    case DType::i32: return "int32";
-    case DType::i64: return "int64";
-    case DType::u8: return "uint8";
-    case DType::u16: return "uint16";
-    case DType::u32: return "uint32";
-    case DType::u64: return "uint64";
-    case DType::c64: return "complex64";
-    case DType::c128: return "complex128";
-    case DType::boolean: return "bool";
-  }
-  return "";
-}
+namespace {
+struct ElementType {
+  DType dtype;
+  const char *name, *buffer_format;
+};
+constexpr bool kLong = sizeof(long) == 8;
+constexpr ElementType kElementTypes[kDTypeCount] = {{DType::f32, "float32", "f"},
+                                                    {DType::f64, "float64", "d"},
+                                                    {DType::bf16, "bfloat16", nullptr},
+                                                    {DType::f16, "float16", "e"},
+                                                    {DType::i32, "int32", "i"},
+                                                    {DType::i64, "int64", kLong ? "l" : "q"},
+                                                    {DType::u8, "uint8", "B"},
+                                                    {DType::boolean, "bool", "?"},
+                                                    {DType::i8, "int8", "b"},
+                                                    {DType::i16, "int16", "h"},
+                                                    {DType::u16, "uint16", "H"},
+                                                    {DType::u32, "uint32", "I"},
+                                                    {DType::u64, "uint64", kLong ? "L" : "Q"},
+                                                    {DType::c64, "complex64", "Zf"},
+                                                    {DType::c128, "complex128", "Zd"}};
+static_assert(std::all_of(std::begin(kElementTypes), std::end(kElementTypes),
+                          [](const ElementType& t) { return &t - kElementTypes == static_cast<int>(t.dtype); }));
+}  // namespace
+
+const char* python_name(DType dtype) { return kElementTypes[static_cast<size_t>(dtype)].name; }
+const char* buffer_format(DType dtype) { return kElementTypes[static_cast<size_t>(dtype)].buffer_format; }
 
 DType promoted(DType a, DType b) {
   if (a == b) return a;

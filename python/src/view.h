@@ -15,17 +15,20 @@
 namespace freight::python {
 
 // Errors that become Python's exceptions of these names.
-struct ValueError : std::runtime_error {
+struct ArrayError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-struct TypeError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct ValueError : ArrayError {
+  using ArrayError::ArrayError;
 };
-struct IndexError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct TypeError : ArrayError {
+  using ArrayError::ArrayError;
 };
-struct OverflowError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct IndexError : ArrayError {
+  using ArrayError::ArrayError;
+};
+struct OverflowError : ArrayError {
+  using ArrayError::ArrayError;
 };
 template <class E, class... Parts>
 [[noreturn, gnu::cold]] void raise(const Parts&... parts) {
@@ -154,8 +157,9 @@ int checked_axis(int64_t axis, int rank);  // IndexError, named as NumPy does, o
 // Element types.
 DType promoted(DType a, DType b);  // TypeError where there is no common type
 const char* python_name(DType dtype);
-DType real_type(DType dtype);     // f32 of c64
-DType complex_type(DType dtype);  // c64 of f32
+const char* buffer_format(DType dtype);  // null where Python's buffer protocol has none
+DType real_type(DType dtype);            // f32 of c64
+DType complex_type(DType dtype);         // c64 of f32
 
 // Views and the library's arrays share memory where the elements are row-major.
 Array to_array(const View& x);

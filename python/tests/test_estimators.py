@@ -321,6 +321,24 @@ def test_a_frame_in_memory_is_not_copied_before_its_rows_are_made():
     assert float(done.stdout) < 3.2  # the columns as cells, the learner's rows, and the bins of trees: 2.8
 
 
+ROUNDS = MEMORY.split("x =")[0] + """
+from freight import FreightClassifier
+
+x = numpy.random.default_rng(0).normal(size=(100000, 10))
+y = x[:, 0] + x[:, 1] > 1
+FreightClassifier("gbdt", rounds=20).fit(x, y)
+before = peak()
+FreightClassifier("gbdt", rounds=300).fit(x, y)
+print((peak() - before) / 2**20)
+"""
+
+
+def test_memory_does_not_grow_with_the_rounds():
+    done = subprocess.run([sys.executable, "-c", ROUNDS], capture_output=True, text=True, check=True,
+                          env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert float(done.stdout.splitlines()[-1]) < 15  # an untrimmed heap grew by 0.27 MiB per round of 200,000 rows
+
+
 def test_unknown_categories_are_an_error_unless_they_are_ignored():
     x, price = frame(300)
     fitted = FreightRegressor("linear").fit(x, price)

@@ -170,10 +170,14 @@ TEST_F(Answers, TreesSayHowMuchTheyMadeOfEachColumnAndAreWrittenAsXgboostsOwn) {
   ASSERT_EQ(gain.size(), 4u);
   EXPECT_GT(*std::min_element(gain.begin(), gain.end()), 0);
   EXPECT_EQ(bundle.rows->library(), "xgboost");
+  std::vector<std::string> names;
+  for (const store::Column& c : bundle.columns) names.push_back(c.name);
   // XGBoost 1.7 writes NaN for the threshold of a split by categories, which is no JSON to others.
-  EXPECT_NE(bundle.rows->library_file("json").find("\"binary:logistic\""), std::string::npos);
-  const std::string ubj = bundle.rows->library_file("ubj");
-  EXPECT_EQ(nlohmann::json::from_ubjson(ubj.begin(), ubj.end())["learner"]["objective"]["name"], "binary:logistic");
+  EXPECT_NE(bundle.rows->library_file("json", names).find("\"binary:logistic\""), std::string::npos);
+  const std::string ubj = bundle.rows->library_file("ubj", names);
+  const nlohmann::json learner = nlohmann::json::from_ubjson(ubj.begin(), ubj.end())["learner"];
+  EXPECT_EQ(learner["objective"]["name"], "binary:logistic");
+  EXPECT_EQ(learner["feature_names"], names);
 }
 
 TEST_F(Answers, AModelThatCannotSaySoRefuses) {
@@ -182,7 +186,7 @@ TEST_F(Answers, AModelThatCannotSaySoRefuses) {
   EXPECT_TRUE(std::holds_alternative<std::monostate>(bundle.rows->form()));
   freight::testing::expect_error(ErrorKind::usage, {"contributions"},
                                  [&] { bundle.rows->contributions(rows_for(bundle, 1)); });
-  freight::testing::expect_error(ErrorKind::usage, {"library_file"}, [&] { bundle.rows->library_file("json"); });
+  freight::testing::expect_error(ErrorKind::usage, {"library_file"}, [&] { bundle.rows->library_file("json", {}); });
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ class XgboostImport : public TableRuns {
     config_.model = "gbdt";
     config_.rounds = 5;
     config_.early_stop = 0;
-    std::string csv = "size,colour,kind\n";
+    std::string csv = "size,colour,kind\n" + rare_;
     for (int i = 0; i < 90; ++i) {
       const bool rose = (i % 3 == 1) != (i % 10 == 9);
       csv += cat(i % 7 == 3 ? std::string() : cat(0.1 * (i * 37 % 61)), ",",
@@ -41,9 +41,10 @@ class XgboostImport : public TableRuns {
     config_.overwrite = true;
     bundle_ = store::load_bundle(run().model_path);
     const std::string path = dir_ / ("trees." + form);
-    io::write_file_atomic(path, std::string_view(bundle_.rows->library_file(form)));
+    io::write_file_atomic(path, std::string_view(bundle_.rows->library_file(form, {"size", "colour"})));
     return path;
   }
+  std::string rare_ = {};  // rows of a colour that has too few for a category
   store::Bundle bundle_;
 };
 
@@ -66,6 +67,32 @@ TEST_F(XgboostImport, AFileAnswersAsTheModelThatWroteIt) {
   config_.early_stop = -1;
   config_.trees = 7;
   EXPECT_EQ(import_xgboost(exported("json"), {}).learner, "forest");
+}
+
+class XgboostExport : public XgboostImport {
+ protected:
+  XgboostExport() { rare_ = "1.5,brown,rose\n,brown,daisy\n0.3,brown,rose\n"; }
+};
+
+TEST_F(XgboostExport, NumbersCategoriesByTheLevelsOfTheirColumn) {
+  config_.rounds = 20;
+  for (const std::string form : {"json", "ubj"}) {
+    const store::Bundle got = import_xgboost(exported(form), {"daisy", "rose"});
+    const std::vector<std::string> levels = {"blue", "brown", "green", "red"};
+    ASSERT_EQ(bundle_.columns[1].levels, levels);
+    EXPECT_EQ(got.columns[0].name, "size");
+    EXPECT_EQ(got.columns[1].name, "colour");
+    Array rows(DType::f64, {80, 2}), numbers(DType::f64, {80, 2});
+    const auto last = static_cast<double>(got.columns[1].levels.size() - 1);  // stands for all that always go left
+    for (int64_t i = 0; i < 80; ++i) {
+      const double size = i % 5 == 0 ? std::nan("") : 0.1 * static_cast<double>(i);
+      const auto level = static_cast<double>(i % 4);
+      rows.data<double>()[2 * i] = numbers.data<double>()[2 * i] = size;
+      rows.data<double>()[2 * i + 1] = level;
+      numbers.data<double>()[2 * i + 1] = std::min(level, last);
+    }
+    EXPECT_EQ(got.rows->run(numbers).to_vector<float>(), bundle_.rows->run(rows).to_vector<float>()) << form;
+  }
 }
 
 TEST_F(XgboostImport, WhatIsNotTakenIsSaid) {

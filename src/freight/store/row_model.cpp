@@ -65,7 +65,7 @@ metrics::Truth Rows::truth() const {
 Array RowModel::contributions(const Array&) const {
   fail(ErrorKind::usage, "contributions", "this model does not attribute its predictions to columns");
 }
-std::string RowModel::library_file(const std::string& format) const {
+std::string RowModel::library_file(const std::string& format, const std::vector<std::string>&) const {
   fail(ErrorKind::usage, "library_file", "no library has a file format for this model: got ", format);
 }
 

@@ -111,9 +111,10 @@ class RowModel {
   virtual std::vector<Importance> importance() const { return {}; }
   // The model as plain numbers; std::monostate if it has no such form.
   virtual RowForm form() const { return {}; }
-  // The library in whose own file format it can be written ("xgboost"; "" if none), and that file, "json" or "ubj".
+  // The library in whose own file format it can be written ("xgboost"; "" if none), and that file, "json" or "ubj",
+  // with the names of the columns.
   virtual std::string library() const { return {}; }
-  virtual std::string library_file(const std::string& format) const;
+  virtual std::string library_file(const std::string& format, const std::vector<std::string>& names) const;
 };
 
 // The inputs and outputs of a model of tables, as its file describes them.

@@ -1,6 +1,8 @@
 // See xgboost_fit.h.
 #include "freight/tables/xgboost_fit.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -207,6 +209,8 @@ class TreeFit {
                    : round.test             ? std::nullopt
                                             : std::optional(false);
       last_told = fitted_;
+      // Trees, which stay, lie between freed predictions: the heap would grow by the size of these in most rounds.
+      malloc_trim(0);
       on = on_round(round) && on;
     }
   }

@@ -74,7 +74,8 @@ using Categories = std::vector<std::string>;
 
 int64_t number_in(const Json& text) { return parse_number<int64_t>(text.get_ref<const std::string&>()).value_or(0); }
 
-// XGBoost up to 2 writes NaN, which is not JSON, at nodes that split categories.
+}  // namespace
+
 std::string without_nan(std::string_view text) {
   std::string out;
   out.reserve(text.size() + text.size() / 16);
@@ -91,6 +92,8 @@ std::string without_nan(std::string_view text) {
   }
   return out;
 }
+
+namespace {
 
 void numbers_of_nulls(Json& document) {
   for (Json& tree : document.at("learner").at("gradient_booster").at("model").at("trees")) {

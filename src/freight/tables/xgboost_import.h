@@ -2,6 +2,7 @@
 // trained here.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "freight/store/bundle.h"
@@ -16,5 +17,8 @@ bool names_xgboost_file(const std::string& path);
 // `classes`: names by class number; empty: "0", "1", ... Throws Error(data) that names `path` if it is not such a file,
 // and Error(usage) for an unsupported booster or objective, or a wrong number of class names.
 store::Bundle import_xgboost(const std::string& path, const std::vector<std::string>& classes);
+
+// XGBoost's JSON with null for NaN, which XGBoost up to 2 writes at nodes that split categories, and which is not JSON.
+std::string without_nan(std::string_view text);
 
 }  // namespace freight::tables

@@ -13,6 +13,7 @@
 #include "freight/base/threads.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
+#include "freight/tables/xgboost_export.h"
 
 namespace freight::tables {
 
@@ -280,13 +281,8 @@ store::RowForm XgboostModel::form() const {
   return form;
 }
 
-std::string XgboostModel::library_file(const std::string& format) const {
-  uint64_t length = 0;
-  const char* bytes = nullptr;
-  library_.check(library_->XGBoosterSaveModelToBuffer(booster_.get(), cat(R"({"format": ")", format, R"("})").c_str(),
-                                                      &length, &bytes),
-                 "its own file");
-  return {bytes, length};
+std::string XgboostModel::library_file(const std::string& format, const std::vector<std::string>& names) const {
+  return exported_trees(library_, booster_.get(), columns_, names, format);
 }
 
 std::vector<std::string> XgboostModel::lines() const {

@@ -50,7 +50,7 @@ class XgboostModel : public store::RowModel {
   std::vector<store::Importance> importance() const override;
   store::RowForm form() const override;
   std::string library() const override { return "xgboost"; }
-  std::string library_file(const std::string& format) const override;
+  std::string library_file(const std::string& format, const std::vector<std::string>& names) const override;
 
  private:
   int64_t groups() const { return classes_ > 2 ? classes_ : 1; }
