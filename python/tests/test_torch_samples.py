@@ -1,6 +1,8 @@
 """PyTorch's samples of its modules (`module_db`) with freight.nn: values, gradients, and what is refused. What has another form by
-intent is in DIFFERS; a module that PyTorch has samples of and freight.nn lacks is in bench/results/torch-samples.md."""
+intent is in DIFFERS; bench/results/torch-samples.md has the reasons, and the modules that freight.nn lacks."""
 import inspect
+import pathlib
+import re
 import sys
 import types
 import unittest
@@ -174,3 +176,11 @@ def test_a_module_computes_and_refuses_as_pytorchs(name):
         if bool(theirs) != bool(ours) and not any(text in theirs + ours for text in DIFFERS.get(name, ())):
             faults.append(f"{form}: " + (f"PyTorch refuses: {theirs}" if theirs else f"Freight refuses: {ours}"))
     assert count > 0 and not faults, "\n".join([f"{len(faults)} of {count}", *faults])
+
+
+def test_the_page_lists_the_modules_that_differ_and_those_that_are_missing():
+    page = (pathlib.Path(__file__).resolve().parents[2] / "bench/results/torch-samples.md").read_text()
+    section = page[page.index("## Modules from Python"):]
+    differ, missing = (set(re.findall(r"`nn\.(\w+)`", part)) for part in section.split("freight.nn lacks"))
+    assert differ == set(DIFFERS)
+    assert missing == {info.module_cls.__name__ for info in db.module_db} - set(INFOS)
