@@ -10,8 +10,9 @@ __all__ = [
     "CircularPad1d", "CircularPad2d", "CircularPad3d", "FunctionLayer", "Dropout1d", "Dropout2d", "Dropout3d",
     "PixelShuffle", "PixelUnshuffle", "ChannelShuffle", "Unfold", "LocalResponseNorm", "Softmax2d",
     "UpsamplingNearest2d", "UpsamplingBilinear2d", "BatchNorm3d", "MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d",
-    "InstanceNorm1d", "InstanceNorm2d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "LPPool1d",
-    "LPPool2d", "LPPool3d", "CosineSimilarity", "PairwiseDistance", "Loss", "CrossEntropyLoss", "NLLLoss", "MSELoss",
+    "AdaptiveMaxPool3d", "InstanceNorm1d", "InstanceNorm2d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "MaxUnpool1d",
+    "MaxUnpool2d", "MaxUnpool3d", "LPPool1d", "LPPool2d", "LPPool3d",
+    "CosineSimilarity", "PairwiseDistance", "Loss", "CrossEntropyLoss", "NLLLoss", "MSELoss",
     "L1Loss", "SmoothL1Loss", "HuberLoss", "KLDivLoss", "BCELoss", "BCEWithLogitsLoss", "PoissonNLLLoss",
     "GaussianNLLLoss", "SoftMarginLoss", "HingeEmbeddingLoss", "MarginRankingLoss", "CosineEmbeddingLoss",
     "TripletMarginLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "CTCLoss"]
@@ -186,6 +187,8 @@ class UpsamplingBilinear2d(_layers.Upsample):
 # Layers of the library with PyTorch's parameters.
 
 class _InstanceNorm:
+    """A layer of the library with `momentum` in its place, which counts nowhere: samples have their own statistics."""
+
     momentum, track_running_stats = 0.1, False
 
     def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False):
@@ -303,6 +306,8 @@ class MaxUnpool3d(_Unpool):
 
 
 class _PowerPool(FunctionLayer):
+    """Roots of sums of powers."""
+
     def __init__(self, norm_type, kernel_size, stride=None, ceil_mode=False):
         self._make(locals())
 
