@@ -118,13 +118,18 @@ def parameters_stub(function):
 
 def function_layers_stub(tree):
     """Stubs of the classes of nn/_functional_layers.py, those that are made by _paddings among them."""
-    stub = []
+    stub, private = [], {n.name: n for n in tree.body if isinstance(n, ast.ClassDef) and n.name[0] == "_"}
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name[0] != "_":
-            stub.append(f"class {node.name}({node.bases[0].id if isinstance(node.bases[0], ast.Name) else node.bases[0].attr}):")
-            inits = [f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"]
+            bases = [b.id if isinstance(b, ast.Name) else b.attr for b in node.bases]
+            functions = [f for n in (private.get(bases[0]), node) if n for f in n.body if isinstance(f, ast.FunctionDef)]
+            called = [f for f in functions if f.name == "forward" and node.name != "FunctionLayer"]
+            shown = "Layer" if bases[-1] == node.name else "Module" if called else "FunctionLayer" if bases[0] in private else bases[0]
+            stub.append(f"class {node.name}({shown}):")
+            inits = [f for f in functions if f.name == "__init__"]
             body = [f"    {p.arg}: Any" for f in inits for p in f.args.args[1:] + f.args.kwonlyargs if "Upsampling" not in node.name]
             body += [f"    def __init__({parameters_stub(f)}) -> None: ..." for f in inits]
+            body += [f"    def forward({parameters_stub(f)}) -> Any: ..." for f in called]
             body += ["    def forward(self, *arrays: Array) -> Any: ..."] if node.name == "FunctionLayer" else []
             stub += body or ["    pass"]
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
@@ -145,6 +150,9 @@ def write(core, package, write_stub, stubs):
     lines = ['"""Layers, written by generate_nn.py from the library\'s declarations."""',
              "from ._module import AttentionLayer, Layer, RecurrentLayer", ""]
     lines += ["__all__ = [" + ", ".join(repr(t["name"]) for t in layers) + "]", ""]
+    functional, layers_of_functions, ctc, volumes = (ast.parse((package / f"nn/{name}.py").read_text())
+                                                     for name in ("functional", "_functional_layers", "_ctc", "_volumes"))
+    wider = [n.name for n in layers_of_functions.body if isinstance(n, ast.ClassDef)]  # than the library's layer of that name
     stub = []
     for t in layers:
         parameters = parameters_of(t)
@@ -161,12 +169,12 @@ def write(core, package, write_stub, stubs):
         lines += [f"    _words: dict[str, dict[str | None, int]] = {words!r}"] if words else []
         lines += ["", f"    def __init__({signature(t, lambda n, f: n if f['required'] else f'{n}={default_of(t, f)}', '=True')}):",
                   "        self._make(locals())", ""]
+        if t["name"] in wider:
+            continue
         stub.append(f"class {t['name']}({BASES.get(t['name'], 'Layer')}):")
         stub += [f"    {name}: Any" for name, f, _ in parameters if name not in containers]
         stub.append(f"    def __init__({signature(t, lambda n, f: f'{n}: {stub_type(t, f)}' + ('' if f['required'] else ' = ...'), ': Literal[True] = ...')}) -> None: ...")
     (package / "_layers.py").write_text("\n".join(lines))
-    functional, layers_of_functions, ctc, volumes = (ast.parse((package / f"nn/{name}.py").read_text())
-                                                     for name in ("functional", "_functional_layers", "_ctc", "_volumes"))
     stub += function_layers_stub(layers_of_functions)
     head = "from .. import Array, History\nfrom ..callbacks import Callback\nfrom . import functional as functional\n"
     write_stub(package / "callbacks.pyi", "from . import History\n" + (stubs / "callbacks.pyi").read_text())

@@ -1,5 +1,5 @@
 """What may be added to a run of fit: classes that hear of it, and the settings that some stand for."""
-from . import _display, _hints
+from . import _core, _display, _hints
 
 
 class Callback:
@@ -47,31 +47,83 @@ def _refuse(callback, unknown):
         raise _hints.unknown_keyword(type(callback).__name__, name)
 
 
-class EarlyStopping(Callback):
-    """Ends the run after `patience` evaluations without improvement of `monitor`: the validation loss, or a metric of
-    `freight train --metric` such as "val_accuracy". The weights are then those of the best evaluation."""
+class _Monitor(Callback):
+    """A callback that compares evaluations by a figure of the validation data: "val_loss", "val_accuracy" or another metric of
+    `freight train --metric`, "val_metric" or the name of a function given as fit(metric=). `mode` is its direction: "auto" knows
+    that of all but functions without an attribute higher_is_better. None: fit's metric, or what fit compares without one."""
 
-    def __init__(self, monitor="val_loss", min_delta=0.0, patience=3, restore_best_weights=True, **unknown):
+    monitor, mode = None, "auto"
+
+    def _watch(self, monitor, mode):
+        kind = type(self).__name__
+        if monitor is not None and not isinstance(monitor, str):
+            raise TypeError(f"{kind}: monitor: expected the name of a figure, got {monitor!r}" +
+                            (f": use patience={monitor!r}" if isinstance(self, EarlyStopping) else ""))
+        if monitor is not None and not monitor.startswith("val_"):
+            raise ValueError(f"{kind}: monitor: expected \"val_loss\", \"val_accuracy\" or another metric of the validation data, got {monitor!r}")
+        if mode not in ("auto", "min", "max"):
+            raise ValueError(f"{kind}: mode: expected \"auto\", \"min\" or \"max\", got {mode!r}")
+        if monitor is None and mode != "auto":
+            raise ValueError(f"{kind}: mode: expected monitor with it, the figure whose direction it is, got {mode!r} alone")
+        self.monitor, self.mode = monitor, mode
+
+    def _settle(self, metric):
+        """(the setting `metric` of fit, whether higher is better), for a fit whose argument metric is this."""
+        name, own = self.monitor.removeprefix("val_"), callable(metric)
+        if name == "metric" and isinstance(metric, str) and metric != "auto":
+            name = metric
+        if own and name in ("metric", getattr(metric, "__name__", "metric")):
+            setting, known = "own", getattr(metric, "higher_is_better", None)
+        else:
+            setting, known = name, False if name == "loss" else _core.higher_is_better(name)
+        asked = {"auto": known, "min": False, "max": True}[self.mode]
+        if asked is None and setting == "own":
+            raise ValueError(f"{type(self).__name__}: mode: expected \"min\" or \"max\" for {self.monitor}, a function without an attribute "
+                             "higher_is_better, got \"auto\"")
+        if known not in (None, asked):
+            raise ValueError(f"{type(self).__name__}: mode: {self.monitor} is better the {'higher' if known else 'lower'} it is: expected "
+                             f"\"{'max' if known else 'min'}\" or \"auto\", got {self.mode!r}")
+        return setting, asked
+
+
+def judged_by(callbacks, metric):
+    """(the setting `metric` of fit, whether higher is better) by which the callbacks want evaluations compared; None for what none
+    of them says."""
+    found = {}
+    for c in callbacks:
+        if isinstance(c, _Monitor) and c.monitor is not None:
+            setting, higher = c._settle(metric)
+            found.setdefault(setting, (f"{type(c).__name__} monitors {c.monitor}", higher))
+    if found and isinstance(metric, str) and metric != "auto":
+        found.setdefault(metric, (f"metric is {metric!r}", None))
+    if len(found) > 1:
+        raise ValueError(f"fit: {', and '.join(text for text, _ in found.values())}: expected one figure, by which one epoch is the best")
+    return next(((setting, higher) for setting, (_, higher) in found.items()), (None, None))
+
+
+class EarlyStopping(_Monitor):
+    """Ends the run after `patience` evaluations without improvement of `monitor`, by default the validation loss. The weights are
+    then those of the best evaluation."""
+
+    def __init__(self, monitor=None, min_delta=0.0, patience=3, restore_best_weights=True, mode="auto", **unknown):
         _refuse(self, unknown)
-        if not isinstance(monitor, str):
-            raise TypeError(f"EarlyStopping: monitor: expected the name of a figure, got {monitor!r}: use patience={monitor!r}")
+        self._watch(monitor, mode)
         if not restore_best_weights:
             raise ValueError("EarlyStopping: restore_best_weights: the best weights are always restored: expected True, got False")
-        if not monitor.startswith("val_"):
-            raise ValueError(f"EarlyStopping: monitor: expected \"val_loss\", \"val_accuracy\" or another metric of the validation data, got {monitor!r}")
-        self.patience, self.min_delta, self.monitor = patience, min_delta, monitor
+        self.patience, self.min_delta = patience, min_delta
 
     def settings(self):
-        metric = {} if self.monitor == "val_loss" else {"metric": self.monitor.removeprefix("val_")}
-        return {"early_stop": self.patience, "min_improvement": float(self.min_delta), **metric}
+        return {"early_stop": self.patience, "min_improvement": float(self.min_delta)}
 
 
-class Checkpoint(Callback):
+class Checkpoint(_Monitor):
     """Keeps checkpoints in a run directory, each epoch or every so many steps: the newest `keep`, from which fit(resume=True) goes
-    on, and the best, best/model.safetensors."""
+    on, and the best, best/model.safetensors, by `monitor` such as "val_accuracy". With a monitor the run ends with the best weights,
+    which model.safetensors has as well."""
 
-    def __init__(self, directory, every=0, keep=3, **unknown):
+    def __init__(self, directory, every=0, keep=3, monitor=None, mode="auto", **unknown):
         _refuse(self, unknown)
+        self._watch(monitor, mode)
         self.directory, self.every, self.keep = directory, every, keep
 
     def settings(self):

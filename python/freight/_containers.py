@@ -151,7 +151,7 @@ class ModuleDict(Module):
 
 def wrapped(node):
     """The Python module of a node that the library made."""
-    from . import _layers as classes
+    from . import nn as classes
 
     kind, settings = node.config()
     if kind == "Sequential":

@@ -4,12 +4,11 @@ import json
 import math
 import os
 import tempfile
-import warnings
 import weakref
 
 from . import _array_api as xp
-from . import _core, _devices, _display, _several, distributed
-from ._callbacks import Callback, checked, hears_steps
+from . import _core, _devices, _display, _several, _termination, distributed
+from ._callbacks import Callback, checked, hears_steps, judged_by
 from ._containers import wrapped
 from ._functions import isfinite
 from ._transforms import autocast, jit
@@ -92,6 +91,15 @@ class _Sink:
         self.progress.epoch(logs, figures, self.history)
         return self._tell("on_epoch_end", logs["epoch"], {**logs, **figures})
 
+    def end(self, result):
+        history = self.history
+        if self.resumed and not history.epoch:
+            history._recall(*self.resumed)
+        history.ended, history.steps, history.best_epoch = result["ended"], result["steps"], result["best_epoch"]
+        history.seconds, history.samples_per_second = result["train_seconds"], result["samples_per_second"]
+        history.output_dir, history.model_path = result["output_dir"], result["model_path"]
+        self._tell("on_train_end", history)
+
 
 def _inputs(x, what):
     """(array on the host, whether its type needs feeds)."""
@@ -100,6 +108,8 @@ def _inputs(x, what):
     x = xp.asarray(x)
     if x.ndim < 2:
         raise ValueError(f"{what}: expected samples of at least one axis, (N, ...), got shape {x.shape}; of one sample: x[None]")
+    if x.size == 0 and x.shape[0] > 0:
+        raise ValueError(f"{what}: expected samples with elements, got shape {x.shape}")
     if x.dtype == xp.uint8:
         return _core.to_host(x), False
     if xp.isdtype(x.dtype, "real floating") or x.dtype == xp.bool:
@@ -130,6 +140,8 @@ def _targets(y, loss, classes, what):
     y = xp.asarray(y)
     if y.ndim == 0:
         raise ValueError(f"{what}: expected one target per sample, got a number")
+    if y.size == 0 and y.shape[0] > 0:
+        raise ValueError(f"{what}: y: expected targets with elements, got shape {y.shape}")
     if xp.isdtype(y.dtype, "real floating") or loss in _VALUE_LOSSES:
         return _core.to_host(xp.astype(y, xp.float32, copy=False)), classes
     if y.ndim == 1 and (xp.isdtype(y.dtype, "integral") or y.dtype == xp.bool):
@@ -152,8 +164,13 @@ def _pair(data, what):
 def _need_as_many(x, y, what):
     if x.shape[0] != y.shape[0]:
         raise ValueError(f"{what}: x has {x.shape[0]} samples and y {y.shape[0]}: expected as many")
-    if x.shape[0] == 0:
-        raise ValueError(f"{what}: there are no samples: expected at least one")
+    _need_samples(x.shape, what)
+
+
+def _need_samples(shape, what):
+    """`what` names the function, or its argument where that is not x."""
+    if shape[0] == 0:
+        raise ValueError(f"{what}{'' if ':' in what else ': x'}: there are no samples: expected at least one, got shape {shape}")
 
 
 def _need_none(path, **others):
@@ -258,7 +275,7 @@ def _collected(loader, what):
     """All samples of an iterable of batches."""
     batches = [_pair(b, what) for b in loader]
     if not batches:
-        raise ValueError(f"{what}: there are no samples: expected at least one")
+        raise ValueError(f"{what}{'' if ':' in what else ': x'}: there are no samples: expected at least one batch")
     return tuple(xp.concat([xp.asarray(b[i]) for b in batches], axis=0) for i in range(2))
 
 
@@ -438,8 +455,15 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
                 output_dir = value
             else:
                 settings[key] = value
-    if settings.get("early_stop", 0) > 0 and validation_data is None and not path:
-        raise ValueError("fit: early stopping compares evaluations: expected validation_data, got none")
+    judge, higher = judged_by(callbacks, metric)
+    if judge == "own":
+        request["higher_is_better"] = higher
+    if isinstance(metric, str) and metric != "auto":
+        settings["metric"] = metric
+    elif judge:
+        settings["metric"] = judge
+    if (settings.get("early_stop", 0) > 0 or judge) and validation_data is None and not path:
+        raise ValueError(f"fit: {'monitor' if judge else 'early stopping'} compares evaluations: expected validation_data, got none")
     outputs = 0
     if (sample_weight is not None or class_weight is not None) and y.dtype == xp.int64 and not path:
         outputs = _core.output_shape(model._node(), request)[-1]
@@ -449,8 +473,6 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     elif class_weight is not None:
         by_class = class_weight if isinstance(class_weight, str) or not classes else _weight_per_class(class_weight, classes)
         settings["class_weight"] = by_class if isinstance(by_class, str) else json.dumps({str(k): float(v) for k, v in by_class.items()})
-    if isinstance(metric, str) and metric != "auto":
-        settings["metric"] = metric
     if isinstance(settings.get("lr"), (int, float)) and settings["lr"] < 0:  # the command's default is -1
         raise ValueError(f"fit: lr: expected a rate that is not negative, got {settings['lr']}")
     if not any(p.requires_grad for p in model.parameters()):
@@ -468,36 +490,43 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     request["settings"] = {"epochs": epochs, "batch_size": batch_size or 64, "device": device, "precision": precision,
                            "grad_accum": grad_accum, "seed": seed, "output_dir": os.fspath(output_dir), **settings}
     rank = distributed.get_rank()  # the other ranks train alike, and say nothing
-    resumed = (os.fspath(output_dir), request.get("metric_name", settings.get("metric", metric))) if resume else None
+    figure = request.get("metric_name", settings.get("metric"))
+    resumed = (os.fspath(output_dir), None if figure == "loss" else figure) if resume else None
     sink = _Sink(model, [] if rank else callbacks, 0 if rank else verbose, resumed)
     model.__dict__["_task"] = {k: request[k] for k in ("input", "dtype", "loss", "classes", "mean", "std")}
     if callable(loss):
         model.__dict__["_task"]["loss_function"] = loss
     if not model.training:
         model.train()
+
+    def stopped():
+        unfinished = sink.history.ended == "stopped" and output_dir and verbose and not rank
+        return f"fit: stopped by SIGTERM, saved in {output_dir}: fit(..., resume=True) continues\n" if unfinished else ""
+
+    with _termination.saved_first(output_dir or distributed.get_world_size() > 1, stopped):
+        result = _trained(model, request, sink, ranks, output_dir)
+        if path:  # the data says what the model is for
+            model.__dict__["_task"] |= {k: result[k] for k in ("classes", "mean", "std")}
+        sink.end(result)
+    return sink.history
+
+
+def _trained(model, request, sink, ranks, output_dir):
+    """The result of the run, by as many forked ranks where they are more than 0."""
+    settings = request["settings"]
     with contextlib.ExitStack() as stack:
         if not output_dir and (settings.get("early_stop", 0) > 0 or "metric" in settings):
             # The weights of the best epoch are kept in files.
-            request["settings"]["output_dir"] = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "run")
-        try:
-            def train(heard):
-                return _core.fit(model._node(), request, sink if heard else _Sink(model, [], 0))
+            settings["output_dir"] = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "run")
+        stack.callback(sink.progress.end)
 
-            result = _devices.run(ranks, output_dir, train) if ranks else train(True)
-        finally:
-            sink.progress.end()
-    if path:  # the data says what the model is for
-        model.__dict__["_task"] |= {k: result[k] for k in ("classes", "mean", "std")}
+        def train(heard):
+            return _core.fit(model._node(), request, sink if heard else _Sink(model, [], 0))
+
+        result = _devices.run(ranks, output_dir, train) if ranks else train(True)
     if not output_dir:
         result["output_dir"] = result["model_path"] = ""
-    history = sink.history
-    if resumed and not history.epoch:
-        history._recall(*resumed)
-    history.ended, history.steps, history.best_epoch = result["ended"], result["steps"], result["best_epoch"]
-    history.seconds, history.samples_per_second = result["train_seconds"], result["samples_per_second"]
-    history.output_dir, history.model_path = result["output_dir"], result["model_path"]
-    sink._tell("on_train_end", history)
-    return history
+    return result
 
 
 @_several.accepted
@@ -523,8 +552,7 @@ def predict(model, x, *, batch_size=256, device="auto", precision="fp32"):
     if task and tuple(task["input"]) != x.shape[1:]:
         one = "; of one sample: x[None]" if tuple(task["input"]) == x.shape else ""
         raise ValueError(f"predict: expected samples of shape {tuple(task['input'])}, got {x.shape[1:]}{one}")
-    if x.shape[0] == 0:
-        raise ValueError("predict: there are no samples: expected at least one")
+    _need_samples(x.shape, "predict")
     if precision not in _COMPUTE:
         raise ValueError(f"predict: precision: expected one of {', '.join(_COMPUTE)}, got {precision!r}")
     identity, kept = model.__dict__.get("_compiled", (0, {}))
@@ -578,26 +606,29 @@ def save(model, path, *, input_shape=None, loss=None):
         task["input"], task["dtype"] = model.__dict__["_seen"]
     if loss is not None:
         task["loss"] = loss
-    whole = _core.save_model(model._node(), os.fspath(path), {"name": _name_of(model), **task, "loss_function": None})
-    if not whole:
-        from ._from_torch import TimeFirst, Traced
+    from . import _stored
 
-        if any(isinstance(m, (TimeFirst, Traced)) for m in model.modules()):
-            warnings.warn(f"{os.fspath(path)}: weights alone are saved, as from_torch gave {_name_of(model)} a forward that is no layer of "
-                          "the library: from_torch(module).load_weights(path) reads them", stacklevel=3)
-    return whole
+    text = _stored.described(model, {k: v for k, v in task.items() if k != "loss_function"})
+    request = {"name": _name_of(model), **task, "loss_function": None, "module": text}
+    return _core.save_model(model._node(), os.fspath(path), request) or text is not None
 
 
 def load(path):
-    """A module from a model that `save`, fit or the command has stored: a network made of the library's layers. For the weights
-    of a class of one's own: make the module, and call its load_weights."""
+    """A module from a model that `save`, fit or the command has stored: a network made of the library's layers, of those of this
+    package, or traced by from_torch, without torch. For the weights of a class of one's own: make the module, and call its
+    load_weights."""
     try:
         return described(*_core.load_model(os.fspath(path))).eval()
     except RuntimeError as error:
         if "not a Freight model" not in str(error):
             raise
-        raise RuntimeError(f"{os.fspath(path)}: has weights alone, or is no model of Freight: make the module, and call "
-                           "module.load_weights(path); a network that from_torch has traced is made by from_torch") from error
+        from . import _stored
+
+        module = _stored.load(os.fspath(path))
+        if module is None:
+            raise RuntimeError(f"{os.fspath(path)}: has weights alone, or is no model of Freight: make the module, and call "
+                               "module.load_weights(path)") from error
+        return module
 
 
 def described(node, task):

@@ -54,6 +54,8 @@ class TimeFirst(Module):
         return getattr(self._inside, name)
 
     def forward(self, x, *others, **keywords):
+        if x.ndim == 2:  # a sample without a batch axis
+            return self._inside(x, *others, **keywords)
         if isinstance(self._inside, AttentionLayer):
             others = [o.swapaxes(0, 1) for o in others[:2]] + list(others[2:])
             keywords = {k: v.swapaxes(0, 1) if k in ("key", "value") else v for k, v in keywords.items()}
@@ -102,13 +104,13 @@ class Traced(Module):
         return self.kind
 
 
-class _Value(str):
+class Value(str):
     """The name of a value in a program."""
 
 
 def _with(values, x):
     """Arguments with the values that they name."""
-    if isinstance(x, _Value):
+    if isinstance(x, Value):
         return values[x]
     if isinstance(x, slice):
         return slice(*(_with(values, part) for part in (x.start, x.stop, x.step)))
@@ -163,16 +165,17 @@ class _Conversion:
 
     def sequential(self, module, path):
         parts = {name: self.layer(m, f"{path}.{name}" if path else name) for name, m in module.named_children()}
-        if any(p is None or isinstance(p, (TimeFirst, RecurrentLayer, AttentionLayer)) for p in parts.values()):
+        if any(p is None or isinstance(p, (TimeFirst, RecurrentLayer, AttentionLayer, nn.RNN)) for p in parts.values()):
             return None
         return nn.Sequential(parts)
 
     def known(self, cls, module, path):
         place = self.place(module, path)
+        names = inspect.signature(cls).parameters
         for name, needed in _FIXED.items():
-            if name not in cls._keys and getattr(module, name, needed) != needed:
+            if name not in names and getattr(module, name, needed) != needed:
                 raise ValueError(f"{place}: expected {name}={needed!r}, got {getattr(module, name)!r}")
-        settings = {name: getattr(module, name) for name in cls._keys if name != "bias" and hasattr(module, name)}
+        settings = {name: getattr(module, name) for name in names if name not in ("bias", "batch_first") and hasattr(module, name)}
         if "bias" in cls._keys:
             settings["bias"] = any("bias" in name for name, _ in module.named_parameters())
         texts = [name for name, value in settings.items() if isinstance(value, str) and isinstance(cls._usual.get(name), int)
@@ -199,14 +202,13 @@ class _Conversion:
         names = [name for name in ACTIVATIONS if module.activation is getattr(functional, name)]
         if not names:
             raise ValueError(f"{place}: expected the activation \"relu\" or \"gelu\", got {module.activation!r}")
-        if module.linear1.bias is None:
-            raise ValueError(f"{place}: expected bias=True, got False")
         rates = {m.p for name, m in module.named_children() if name.startswith("dropout")} | {module.self_attn.dropout}
         if len(rates) > 1:
             raise ValueError(f"{place}: expected one rate of dropout, got {sorted(rates)}")
         return cls(
             module.self_attn.embed_dim, module.self_attn.num_heads, module.linear1.out_features, module.dropout.p, names[0],
-            module.norm1.eps, batch_first=module.self_attn.batch_first, norm_first=module.norm_first)
+            module.norm1.eps, batch_first=module.self_attn.batch_first, norm_first=module.norm_first,
+            bias=module.linear1.bias is not None)
 
     # Networks with a forward of their own.
 
@@ -299,7 +301,7 @@ class _Conversion:
             name = x.name
             while name in renamed:
                 name = renamed[name]
-            return _Value(name)
+            return Value(name)
         if isinstance(x, slice):
             return slice(*(self.plain(part, renamed) for part in (x.start, x.stop, x.step)))
         if isinstance(x, (list, tuple)):

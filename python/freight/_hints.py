@@ -60,7 +60,7 @@ NN = {
     "BatchNormalization": "nn.BatchNorm1d or nn.BatchNorm2d", "LayerNormalization": "nn.LayerNorm", "Activation": "nn.ReLU and others", "Input": "not needed: shapes follow from the data",
     "Reshape": "nn.Unflatten", "Bidirectional": "nn.LSTM(..., bidirectional=True)", "SpatialDropout2D": "nn.Dropout2d", "ZeroPadding2D": "nn.ZeroPad2d",
     "UpSampling2D": "nn.Upsample", "init": "the setting init= of a layer, or layer.weight = array", "utils": "clip_grad_norm= of an optimizer or of fit",
-    "Tensor": "freight.Array", "DataParallel": "freight launch", "RNN": "nn.LSTM, nn.GRU, or nn.RNNCell in a loop",
+    "Tensor": "freight.Array", "DataParallel": "freight launch",
 }
 ESTIMATOR = {
     "learning_rate": "lr", "learning_rate_init": "lr", "n_estimators": "rounds of gbdt, trees of forest", "max_iter": "rounds of gbdt, epochs of networks",
@@ -70,9 +70,8 @@ ESTIMATOR = {
     "eval_metric": "metric", "scoring": "metric", "verbose": "not needed: fit prints nothing",
 }
 CALLBACK = {
-    "mode": "not needed: the direction of each metric is known", "verbose": "fit(verbose=2)", "save_best_only": "not needed: the best checkpoint is kept as well",
+    "verbose": "fit(verbose=2)", "save_best_only": "monitor, with keep=1: the best checkpoint, and the newest to resume from",
     "save_weights_only": "not needed: model.safetensors of a checkpoint has the weights alone", "save_freq": "every", "save_top_k": "keep", "max_to_keep": "keep",
-    "monitor": "EarlyStopping(monitor=...) or fit(metric=...), which decide which checkpoint is the best",
 }
 
 

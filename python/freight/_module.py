@@ -308,8 +308,8 @@ class Module:
         return _fit.predict(self, x, batch_size=batch_size, device=device, precision=precision)
 
     def save(self, path, *, input_shape=None, loss=None):
-        """Writes the model as the command does (`freight.load`, `freight eval`), if it is made of the library's layers; else
-        the weights alone, for load_weights, with a warning if from_torch has traced it. Returns whether it was the model."""
+        """Writes the model for `freight.load`, and for the command if it is made of the library's layers. Of a class of the
+        program's own the weights alone, for load_weights. Returns whether it was the model."""
         from . import _fit
 
         return _fit.save(self, path, input_shape=input_shape, loss=loss)
@@ -409,6 +409,8 @@ class Layer(Module):
         return node
 
     def _run(self, node, arguments, keywords):
+        if not arguments and keywords.keys() == {"input"}:
+            arguments, keywords = (keywords["input"],), {}
         if keywords:
             raise TypeError(f"{self._type}: expected arrays alone, got {', '.join(keywords)}")
         return _results(node.call(arguments))
@@ -489,6 +491,10 @@ class RecurrentLayer(Layer):
 
     def _recurrent(self, node, x, state=None, *, lengths=None):
         h, c = state if isinstance(state, tuple) else (state, None)
+        if x.ndim == 2:  # a sample without a batch axis
+            h, c = (s if s is None else s[:, None] for s in (h, c))
+            y, states = self._recurrent(node, x[None], (h, c), lengths=lengths if lengths is None else xp.reshape(xp.asarray(lengths), (1,)))
+            return y[0], tuple(s[:, 0] for s in states) if isinstance(states, tuple) else states[:, 0]
         output, *states = node.call_recurrent(x, h, c, lengths)
         return output, tuple(states) if len(states) > 1 else states[0]
 
@@ -501,6 +507,10 @@ class AttentionLayer(Layer):
 
     def _attention(self, node, query, key=None, value=None, key_padding_mask=None, need_weights=True, attn_mask=None,
                    average_attn_weights=True, is_causal=False):
+        if query.ndim == 2:  # a sample without a batch axis
+            query, key, value, key_padding_mask = (a if a is None else a[None] for a in (query, key, value, key_padding_mask))
+            y, weights = self._attention(node, query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
+            return y[0], weights if weights is None else weights[0]
         key = query if key is None else key
         found = node.call_attention(query, key, key if value is None else value, key_padding_mask, attn_mask, is_causal,
                                     need_weights, average_attn_weights)

@@ -11,7 +11,6 @@ from .nn import functional
 
 # Parameters that must have this value, by function: Freight has nothing for the others.
 FIXED: dict[str, dict[str, Any]] = {
-    "adaptive_max_pool1d": {"return_indices": False}, "adaptive_max_pool2d": {"return_indices": False},
     "embedding": {"sparse": False},
     "interpolate": {"recompute_scale_factor": None, "antialias": False},
     "scaled_dot_product_attention": {"dropout_p": 0.0, "enable_gqa": False}, "normalize": {"out": None},

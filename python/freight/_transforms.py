@@ -1,6 +1,7 @@
 """Functions of functions: jit, grad, value_and_grad, custom_gradient, autocast, plan. Their arguments and results are
 arrays, nested in tuples, lists and dicts."""
 import functools
+import inspect
 import threading
 
 from . import _array_api as xp
@@ -204,6 +205,15 @@ def _settled(x):
     return _core.to_host(x) if x.device == "cpu" else x
 
 
+def _need_elements(function, arguments, keywords):
+    """Refuses a batch without samples, whose loss is the mean of nothing: a step with its gradients would make all weights NaN."""
+    for place, x in [*enumerate(arguments), *keywords.items()]:
+        if isinstance(x, Array) and x.ndim and x.shape[0] == 0:
+            names = list(inspect.signature(function).parameters) if not isinstance(place, str) else []
+            name = place if isinstance(place, str) else names[place] if place < len(names) else f"argument {place}"
+            raise ValueError(f"value_and_grad: {name}: expected a batch of at least one sample, got shape {x.shape}")
+
+
 def value_and_grad(function, argnums=0, has_aux=False):
     """A function that returns the value of a scalar function and its gradients with respect to one argument, or several:
     the arrays of nested arguments each have one. With has_aux the function returns (scalar, other results)."""
@@ -221,6 +231,8 @@ def value_and_grad(function, argnums=0, has_aux=False):
             else:
                 structures.append(_flatten(arguments[n], leaves))
             counts.append(len(leaves) - before)
+        if modules:
+            _need_elements(function, arguments, keywords)
         for x in leaves:
             if x.dtype not in (_core.float32, _core.float64, _core.float16, _core.bfloat16):
                 raise TypeError(f"grad: arguments must be floating arrays, got {x.dtype}: use astype, or argnums")

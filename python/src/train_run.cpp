@@ -1,5 +1,6 @@
 // Runs of the library's trainer on arrays of a program: fit, evaluate and predict, and models in files. A run is the
 // command's: the step is traced once, calling Python's forward, and replayed without Python.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,6 +12,8 @@
 
 #include "freight/base/usage.h"
 #include "freight/data/loader.h"
+#include "freight/job/signals.h"
+#include "freight/metrics/scores.h"
 #include "freight/models/models.h"
 #include "freight/models/summary.h"
 #include "freight/store/bundle.h"
@@ -489,12 +492,15 @@ nb::dict evaluate(const PyNode& node, const nb::dict& request, int64_t batch_siz
   return figures_of(found);
 }
 
-// Writes a model for the command, if all layers are declared; else the weights alone. Returns which of the two.
+// Writes a model for the command, if all layers are declared; else the weights, beside the text of freight/_stored.py.
+// Returns which of the two.
 bool save(const PyNode& node, const std::string& path, const nb::dict& request) {
   models::Model model = model_of(node, request);
   model.own = {};
   if (!models::has_spec(model)) {
-    store::save_weights(model, path);
+    std::map<std::string, std::string> metadata;
+    if (const auto text = given(request, "module")) metadata["freight.module"] = nb::cast<std::string>(*text);
+    store::save_weights(*model.net, path, metadata);
     return false;
   }
   store::Bundle bundle{.model = model,
@@ -545,6 +551,9 @@ void bind_runs(nb::module_& m) {
   m.def("load_model", [](const std::string& path) { return described(store::load_net(path, "load as a module")); });
   m.def("create_model", create);
   m.def("model_names", model_names);
+  m.def("higher_is_better", metrics::higher_is_better);
+  m.def("hold_termination", signals::hold_termination);
+  m.def("release_termination", signals::release_termination);
   m.def("load_weights", [](const PyNode& node, const std::string& path) { store::load_weights(*node.module, path); });
   m.def("output_shape", [](const PyNode& node, const nb::dict& request) {
     return tuple_of(Shape(model_of(node, request).output_type(1).shape));

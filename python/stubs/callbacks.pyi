@@ -11,14 +11,17 @@ class Callback:
 class EarlyStopping(Callback):
     patience: int
     min_delta: float
-    monitor: str
-    def __init__(self, monitor: str = ..., min_delta: float = ..., patience: int = ..., restore_best_weights: bool = ..., **unknown: Never) -> None: ...
+    monitor: str | None
+    mode: str
+    def __init__(self, monitor: str | None = ..., min_delta: float = ..., patience: int = ..., restore_best_weights: bool = ..., mode: Literal["auto", "min", "max"] = ..., **unknown: Never) -> None: ...
 
 class Checkpoint(Callback):
     directory: str | PathLike[str]
     every: int
     keep: int
-    def __init__(self, directory: str | PathLike[str], every: int = ..., keep: int = ..., **unknown: Never) -> None: ...
+    monitor: str | None
+    mode: str
+    def __init__(self, directory: str | PathLike[str], every: int = ..., keep: int = ..., monitor: str | None = ..., mode: Literal["auto", "min", "max"] = ..., **unknown: Never) -> None: ...
 
 class TensorBoard(Callback):
     directory: str | PathLike[str]

@@ -459,9 +459,21 @@ def test_a_class_of_ones_own_saves_and_loads_weights(tmp_path):
         made(chain).load_weights(tmp_path / "weights.safetensors")
 
 
+def step_of(net):
+    return lambda x, y: fr.value_and_grad(lambda net, x, y: fr.cross_entropy(net(x), y))(net, fr.asarray(x), fr.asarray(y))
+
+
 BAD = [
     (lambda n: fit(n, X[:10], Y[:9]), ValueError, "x has 10 samples and y 9"),
-    (lambda n: fit(n, X[:0], Y[:0]), ValueError, "there are no samples"),
+    (lambda n: fit(n, X[:0], Y[:0]), ValueError, r"fit: x: there are no samples: expected at least one, got shape \(0, 10\)"),
+    (lambda n: n.evaluate(X[:0], Y[:0]), ValueError, r"evaluate: x: there are no samples: .* got shape \(0, 10\)"),
+    (lambda n: n.evaluate(batches_of([])), ValueError, "evaluate: x: there are no samples: expected at least one batch"),
+    (lambda n: fit(n, batches_of([(X[:0], Y[:0])]), None), ValueError, r"fit: batch 0 of x: there are no samples: .* got shape \(0, 10\)"),
+    (lambda n: fit(n, batches_of([(X[:9], Y[:9]), (X[:0], Y[:0])]), None), ValueError, r"fit: batch 1 of x: there are no samples: .* got shape \(0, 10\)"),
+    (lambda n: fit(n, X[:, :0], Y), ValueError, r"fit: x: expected samples with elements, got shape \(600, 0\)"),
+    (lambda n: fit(n, y=np.zeros((600, 0), "f4")), ValueError, r"fit: y: expected targets with elements, got shape \(600, 0\)"),
+    (lambda n: step_of(n)(X[:0], Y[:0]), ValueError, r"value_and_grad: x: expected a batch of at least one sample, got shape \(0, 10\)"),
+    (lambda n: fr.jit(step_of(n))(X[:0], Y[:0]), ValueError, r"value_and_grad: x: expected a batch of at least one sample, got shape \(0, 10\)"),
     (lambda n: fit(n, X[:, 0], Y), ValueError, "expected samples of at least one axis"),
     (lambda n: fit(n, validation_data=(X[:0], Y[:0])), ValueError, "validation_data: there are no samples"),
     (lambda n: fit(n, validation_data=X), TypeError, r"validation_data: expected \(x, y\)"),
@@ -486,7 +498,7 @@ BAD = [
     (lambda n: fit(n, validation_split=0.1, validation_data=(X, Y)), ValueError, "validation_split is of arrays, in place of validation_data"),
     (lambda n: fit(n, shuffle=False), ValueError, "shuffle: expected True, got False: .* batches of an iterable"),
     (lambda n: n.fit(iter([(X[:50], Y[:50])] * 2), steps_per_epoch=2, batch_size=25), ValueError, "batch_size: expected 50, as the batches of x have it, or none, got 25"),
-    (lambda n: n.predict(X[:0]), ValueError, "there are no samples"),
+    (lambda n: n.predict(X[:0]), ValueError, "predict: x: there are no samples"),
     (lambda n: n.save("/nowhere/x"), ValueError, "save: expected input_shape"),
 ]
 
@@ -646,9 +658,8 @@ def test_a_resumed_history_has_the_epochs_before_it(tmp_path):
 def test_callbacks_with_names_of_other_packages_are_refused_with_the_ones_here():
     for make, message in (
             (lambda: callbacks.EarlyStopping(2), "EarlyStopping: monitor: expected the name of a figure, got 2: use patience=2"),
-            (lambda: callbacks.EarlyStopping(mode="max"), "EarlyStopping has no argument 'mode': not needed: the direction of each metric is known"),
-            (lambda: callbacks.Checkpoint("d", monitor="val_loss"), r"Checkpoint has no argument 'monitor': use EarlyStopping\(monitor=...\) or fit\(metric=...\)"),
-            (lambda: callbacks.Checkpoint("d", save_best_only=True), "Checkpoint has no argument 'save_best_only': not needed: the best checkpoint")):
+            (lambda: callbacks.Checkpoint("d", save_best_only=True), "Checkpoint has no argument 'save_best_only': use monitor, with keep=1"),
+            (lambda: callbacks.Checkpoint("d", save_freq=10), "Checkpoint has no argument 'save_freq': use every")):
         with pytest.raises(TypeError, match=message):
             make()
 

@@ -196,6 +196,30 @@ TEST_F(OwnRun, ItsLossAndMetricAreMeansOverTheSamplesWhateverTheBatches) {
   }
 }
 
+TEST_F(OwnRun, TheEpochThatIsBestByTheOwnMetricOrByTheLossIsStored) {
+  std::vector<int64_t> best;
+  for (const std::string judge : {"own", "loss"}) {
+    seed(3);
+    models::Model model = wave();
+    // A distance that falls with the loss, and counts as the better the larger it is.
+    model.own = {.metric = distance, .metric_name = "distance", .higher_is_better = true};
+    config_.metric = judge;
+    config_.output_dir = dir_ / judge;
+    const Result r = run(own(model));
+    EXPECT_EQ(r.best_by, judge == "own" ? "distance" : "loss");
+    EXPECT_EQ(r.epochs, 4);
+    best.push_back(r.best_epoch);
+  }
+  EXPECT_EQ(best, (std::vector<int64_t>{1, 4}));
+  config_.output_dir = dir_ / "without";
+  config_.metric = "own";
+  expect_error(ErrorKind::usage, {"--metric", "own", "has no metric of its own"}, [&] { run(own(wave())); });
+  config_.metric = "loss";
+  PrepareOptions alone = own(wave());
+  alone.source = data::Source(data::TrainTest{points(96, 0), points(0, 0)});
+  expect_error(ErrorKind::usage, {"--metric loss", "needs a validation set"}, [&] { run(std::move(alone)); });
+}
+
 // Six steps of SGD with momentum on log(cosh(outputs - y)), which no loss of the library is; figures of PyTorch 2 in
 // f64.
 TEST_F(OwnRun, ALossOfOnesOwnIsDescendedAsPyTorchDescendsIt) {

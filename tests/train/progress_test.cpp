@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <utility>
 
 #include "freight/base/log.h"
 #include "freight/job/signals.h"
@@ -122,8 +126,29 @@ TEST(Signals, FirstStopIsAFlagSecondEndsTheProcess) {
   raise(SIGTERM);
   EXPECT_TRUE(signals::stop_requested());
   EXPECT_EQ(signals::exit_code(), 143);
+  raise(SIGTERM);  // within a second, as `timeout` sends it to the group behind the process
+  EXPECT_EQ(signals::exit_code(), 143);
   EXPECT_EXIT(raise(SIGINT), testing::ExitedWithCode(130), "");
+  EXPECT_EXIT((usleep(1'100'000), raise(SIGTERM)), testing::ExitedWithCode(143), "");
   signals::reset();
+}
+
+TEST(Signals, AProgramThatHoldsSigtermGetsItsHandlerBackWithTheSignalThatCame) {
+  static int got = 0;
+  std::signal(SIGTERM, [](int number) { got = number; });
+  signals::hold_termination();
+  EXPECT_EQ(signals::release_termination(), 0);
+  raise(SIGTERM);
+  EXPECT_EQ(std::exchange(got, 0), SIGTERM);
+  signals::hold_termination();
+  raise(SIGTERM);
+  EXPECT_TRUE(signals::stop_requested());
+  EXPECT_EQ(signals::release_termination(), SIGTERM);
+  EXPECT_FALSE(signals::stop_requested());
+  EXPECT_EQ(got, 0);
+  raise(SIGTERM);
+  EXPECT_EQ(got, SIGTERM);
+  std::signal(SIGTERM, SIG_DFL);
 }
 
 }  // namespace

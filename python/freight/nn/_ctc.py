@@ -5,10 +5,26 @@ from .._parameter import recording
 _NEVER = -1e30  # the logarithm of probability 0, finite so that gradients are
 
 
+def _padded(targets, lengths):
+    """Targets one after the other as rows (N, S); their lengths must be known."""
+    lengths = [int(n) for n in lengths]
+    if sum(lengths) != targets.shape[0]:
+        raise ValueError(f"ctc_loss: target_lengths: expected a sum of {targets.shape[0]}, as there are targets, got {sum(lengths)}")
+    last, starts = max(targets.shape[0] - 1, 0), [sum(lengths[:i]) for i in range(len(lengths))]
+    places = [[min(start + k, last) for k in range(max(lengths, default=0))] for start in starts]
+    return xp.reshape(xp.take(targets, xp.asarray([p for row in places for p in row], dtype=xp.int64)), (len(lengths), -1))
+
+
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
-    """-ln of the probability of the targets (N, S) under log_probs (T, N, C), summed over all alignments with blanks. The lengths
-    are (N). With "mean" each loss is divided by the length of its target. Samples that are too short for their targets have
+    """-ln of the probability of the targets (N, S), or (sum of target_lengths), under log_probs (T, N, C), summed over all alignments
+    with blanks. The lengths are (N). Without N everything is of one sample. With "mean" each loss is divided by the length of its target. Samples that are too short for their targets have
     infinite losses; with zero_infinity these are 0."""
+    if log_probs.ndim == 2:
+        lengths = [xp.reshape(xp.asarray(n), (1,)) for n in (input_lengths, target_lengths)]
+        loss = ctc_loss(xp.expand_dims(log_probs, axis=1), xp.reshape(targets, (1, -1)), *lengths, blank, reduction, zero_infinity)
+        return loss[0] if reduction == "none" else loss
+    if targets.ndim == 1:
+        targets = _padded(targets, target_lengths)
     if log_probs.ndim != 3 or targets.ndim != 2:
         raise ValueError(f"ctc_loss: expected log_probs (T, N, C) and targets (N, S), got {log_probs.shape} and {targets.shape}")
     steps, count, classes = log_probs.shape

@@ -10,7 +10,9 @@ __all__ = [
     "CircularPad1d", "CircularPad2d", "CircularPad3d", "FunctionLayer", "Dropout1d", "Dropout2d", "Dropout3d",
     "PixelShuffle", "PixelUnshuffle", "ChannelShuffle", "Unfold", "LocalResponseNorm", "Softmax2d",
     "UpsamplingNearest2d", "UpsamplingBilinear2d", "BatchNorm3d", "MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d",
-    "AdaptiveMaxPool3d", "CosineSimilarity", "PairwiseDistance", "Loss", "CrossEntropyLoss", "NLLLoss", "MSELoss",
+    "AdaptiveMaxPool3d", "InstanceNorm1d", "InstanceNorm2d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "MaxUnpool1d",
+    "MaxUnpool2d", "MaxUnpool3d", "LPPool1d", "LPPool2d", "LPPool3d",
+    "CosineSimilarity", "PairwiseDistance", "Loss", "CrossEntropyLoss", "NLLLoss", "MSELoss",
     "L1Loss", "SmoothL1Loss", "HuberLoss", "KLDivLoss", "BCELoss", "BCEWithLogitsLoss", "PoissonNLLLoss",
     "GaussianNLLLoss", "SoftMarginLoss", "HingeEmbeddingLoss", "MarginRankingLoss", "CosineEmbeddingLoss",
     "TripletMarginLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "CTCLoss"]
@@ -182,6 +184,28 @@ class UpsamplingBilinear2d(_layers.Upsample):
         super().__init__(size, scale_factor, "bilinear", True)
 
 
+# Layers of the library with PyTorch's parameters.
+
+class _InstanceNorm:
+    """A layer of the library with `momentum` in its place, which counts nowhere: samples have their own statistics."""
+
+    momentum, track_running_stats = 0.1, False
+
+    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False):
+        if track_running_stats:
+            raise ValueError(f"{type(self).__name__}: each sample has its own statistics: expected track_running_stats=False, got True")
+        super().__init__(num_features, eps, affine)
+        object.__setattr__(self, "momentum", momentum)
+
+
+class InstanceNorm1d(_InstanceNorm, _layers.InstanceNorm1d):
+    """(N, C, L): each channel of each sample to mean 0 and variance 1."""
+
+
+class InstanceNorm2d(_InstanceNorm, _layers.InstanceNorm2d):
+    """(N, C, H, W): each channel of each sample to mean 0 and variance 1."""
+
+
 # Three axes.
 
 class BatchNorm3d(_layers.BatchNorm2d):
@@ -220,8 +244,90 @@ class AdaptiveMaxPool3d(FunctionLayer):
 
     _function = "adaptive_max_pool3d"
 
-    def __init__(self, output_size):
+    def __init__(self, output_size, return_indices=False):
         self._make(locals())
+
+
+# Places of maxima.
+
+class _AdaptiveMaxima:
+    """A layer of the library that gives places, too, where they are asked for."""
+
+    return_indices = False
+
+    def __init__(self, output_size, return_indices=False):
+        super().__init__(output_size)
+        object.__setattr__(self, "return_indices", return_indices)
+
+    def _run(self, node, arguments, keywords):
+        if not self.return_indices:
+            return super()._run(node, arguments, keywords)
+        return getattr(functional, self._function)(*arguments, **keywords, output_size=self.output_size, return_indices=True)
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxima, _layers.AdaptiveMaxPool1d):
+    """(N, C, L) to (N, C, output_size): maxima of windows that cover all."""
+
+    _function = "adaptive_max_pool1d"
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxima, _layers.AdaptiveMaxPool2d):
+    """(N, C, H, W) to (N, C, *output_size): maxima of windows that cover all."""
+
+    _function = "adaptive_max_pool2d"
+
+
+class _Unpool(FunctionLayer):
+    """Puts maxima at their places, with zeros elsewhere: layer(maxima, indices), of a pool with return_indices=True."""
+
+    def __init__(self, kernel_size, stride=None, padding=0):
+        self._make(locals())
+
+    def forward(self, input, indices, output_size=None):
+        return getattr(functional, self._function)(input, indices, **self._keywords(), output_size=output_size)
+
+
+class MaxUnpool1d(_Unpool):
+    """Puts maxima (N, C, L) at their places, with zeros elsewhere: layer(maxima, indices)."""
+
+    _function = "max_unpool1d"
+
+
+class MaxUnpool2d(_Unpool):
+    """Puts maxima (N, C, H, W) at their places, with zeros elsewhere: layer(maxima, indices)."""
+
+    _function = "max_unpool2d"
+
+
+class MaxUnpool3d(_Unpool):
+    """Puts maxima (N, C, D, H, W) at their places, with zeros elsewhere: layer(maxima, indices)."""
+
+    _function = "max_unpool3d"
+
+
+class _PowerPool(FunctionLayer):
+    """Roots of sums of powers."""
+
+    def __init__(self, norm_type, kernel_size, stride=None, ceil_mode=False):
+        self._make(locals())
+
+
+class LPPool1d(_PowerPool):
+    """The norm_type-th root of the sum of the powers of each window of (N, C, L)."""
+
+    _function = "lp_pool1d"
+
+
+class LPPool2d(_PowerPool):
+    """The norm_type-th root of the sum of the powers of each window of (N, C, H, W)."""
+
+    _function = "lp_pool2d"
+
+
+class LPPool3d(_PowerPool):
+    """The norm_type-th root of the sum of the powers of each window of (N, C, D, H, W)."""
+
+    _function = "lp_pool3d"
 
 
 # Distances.

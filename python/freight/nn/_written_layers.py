@@ -1,4 +1,5 @@
-"""Layers with parameters that are written in Python: cells of recurrent networks, and convolution over three axes."""
+"""Layers with parameters that are written in Python: cells of recurrent networks, plain recurrent layers, and convolutions
+and norms over three axes."""
 import math
 
 from .. import _functions, random, xp
@@ -6,7 +7,7 @@ from .._module import Module
 from .._parameter import Parameter
 from . import functional
 
-__all__ = ["RNNCell", "LSTMCell", "GRUCell", "Conv3d"]
+__all__ = ["RNNCell", "LSTMCell", "GRUCell", "RNN", "Conv3d", "ConvTranspose3d", "InstanceNorm3d"]
 
 
 class WrittenLayer(Module):
@@ -99,6 +100,80 @@ class GRUCell(_Cell):
         return (1 - z) * n + z * h
 
 
+class RNN(WrittenLayer):
+    """Plain recurrent layers, one upon the other: h' = tanh, or relu, of weight_ih x + bias_ih + weight_hh h + bias_hh at each step.
+    layer(x, state, lengths=n) gives (N, T, H), or (N, T, 2 H) of both directions, and the last states (layers * directions, N, H).
+    Behind the steps that `lengths` counts results are 0 and states stay. The steps are single ones of a plan, other than those of
+    LSTM and GRU, so that long sequences take their time to plan."""
+
+    _settings = ("input_size", "hidden_size", "num_layers", "nonlinearity", "bias", "batch_first", "dropout", "bidirectional")
+
+    def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=True, dropout=0.0,
+                 bidirectional=False):
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"RNN: nonlinearity: expected \"tanh\" or \"relu\", got {nonlinearity!r}")
+        for name, size in ("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers):
+            if size < 1:
+                raise ValueError(f"RNN: {name}: expected a number of at least 1, got {size}")
+        for name, value in ("bias", bias), ("batch_first", batch_first), ("bidirectional", bidirectional):
+            if not isinstance(value, bool):
+                raise TypeError(f"RNN: {name}: expected True or False, got {value!r}")
+        if not 0 <= dropout <= 1:
+            raise ValueError(f"RNN: dropout: expected a probability, got {dropout}")
+        shapes = {}
+        for layer in range(num_layers):
+            width = hidden_size * (1 + bidirectional) if layer else input_size
+            for end in ("", "_reverse")[:1 + bidirectional]:
+                shapes[f"weight_ih_l{layer}{end}"] = (hidden_size, width)
+                shapes[f"weight_hh_l{layer}{end}"] = (hidden_size, hidden_size)
+                shapes |= dict.fromkeys((f"bias_ih_l{layer}{end}", f"bias_hh_l{layer}{end}"), (hidden_size,) if bias else None)
+        self._begin(locals(), hidden_size ** -0.5, **shapes)
+
+    def forward(self, input, hx=None, *, lengths=None):
+        if input.ndim == 2:
+            y, h = self.forward(input[None] if self.batch_first else input[:, None], None if hx is None else hx[:, None],
+                                lengths=None if lengths is None else xp.reshape(xp.asarray(lengths), (1,)))
+            return (y[0] if self.batch_first else y[:, 0]), h[:, 0]
+        if input.ndim != 3 or input.shape[2] != self.input_size:
+            order = "(N, T, {})" if self.batch_first else "(T, N, {})"
+            raise ValueError(f"RNN: expected {order.format(self.input_size)}, got shape {input.shape}")
+        x = input if self.batch_first else input.swapaxes(0, 1)
+        sides, count = 1 + self.bidirectional, x.shape[0]
+        if hx is not None and hx.shape != (self.num_layers * sides, count, self.hidden_size):
+            raise ValueError(f"RNN: expected a state of shape {(self.num_layers * sides, count, self.hidden_size)}, got {hx.shape}")
+        valid = None
+        if lengths is not None:
+            lengths = xp.asarray(lengths)
+            if lengths.shape != (count,) or not xp.isdtype(lengths.dtype, "integral"):
+                raise ValueError(f"RNN: lengths: expected integers of shape ({count},), got {lengths.dtype}{list(lengths.shape)}")
+            valid = xp.expand_dims(xp.arange(x.shape[1]), axis=0) < xp.expand_dims(lengths, axis=1)  # (N, T)
+        last = []
+        for layer in range(self.num_layers):
+            if layer:
+                x = functional.dropout(x, self.dropout, self.training)
+            results = []
+            for side in range(sides):
+                h = xp.zeros((count, self.hidden_size), dtype=x.dtype) if hx is None else hx[layer * sides + side]
+                y, h = self._direction(x, h, f"l{layer}" + "_reverse" * side, valid)
+                results.append(y)
+                last.append(h)
+            x = xp.concat(results, axis=2)
+        if valid is not None:
+            x = xp.where(xp.expand_dims(valid, axis=2), x, 0.0)
+        return (x if self.batch_first else x.swapaxes(0, 1)), xp.stack(last)
+
+    def _direction(self, x, h, name, valid):
+        """The states behind each step (N, T, H), and the last one."""
+        activation = xp.tanh if self.nonlinearity == "tanh" else _functions.relu
+        bias = getattr(self, f"bias_ih_{name}") + getattr(self, f"bias_hh_{name}") if self.bias else None
+        parts = functional.linear(x, getattr(self, f"weight_ih_{name}"), bias)
+        weight, states = getattr(self, f"weight_hh_{name}").T, [None] * x.shape[1]
+        for t in reversed(range(x.shape[1])) if name.endswith("_reverse") else range(x.shape[1]):
+            after = activation(parts[:, t] + h @ weight)
+            states[t] = h = after if valid is None else xp.where(valid[:, t:t + 1], after, h)
+        return xp.stack(states, axis=1), h
+
+
 class Conv3d(WrittenLayer):
     """(N, in_channels, D, H, W) to (N, out_channels, D', H', W')."""
 
@@ -121,3 +196,42 @@ class Conv3d(WrittenLayer):
                 functional._same_padding(weight, self.dilation))
             input, padding = functional.pad(input, widths, self.padding_mode), 0
         return functional.conv3d(input, weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+
+class ConvTranspose3d(WrittenLayer):
+    """(N, in_channels, D, H, W) to (N, out_channels, D', H', W'): the gradient of Conv3d by its input."""
+
+    _settings = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "output_padding", "groups", "dilation", "padding_mode")
+
+    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1,
+                 padding_mode="zeros"):
+        if padding_mode != "zeros":
+            raise ValueError(f"ConvTranspose3d: padding_mode: expected \"zeros\", got {padding_mode!r}")
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise ValueError(f"ConvTranspose3d: expected channels that are multiples of groups={groups}, got {in_channels} and {out_channels}")
+        shape = (in_channels, out_channels // groups, *functional._tuple(kernel_size, 3))
+        self._begin(locals(), math.prod(shape[1:]) ** -0.5, weight=shape, bias=(out_channels,) if bias else None)
+
+    def forward(self, input):
+        return functional.conv_transpose3d(input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups,
+                                           self.dilation)
+
+
+class InstanceNorm3d(WrittenLayer):
+    """(N, C, D, H, W): each channel of each sample to mean 0 and variance 1."""
+
+    _settings = ("num_features", "eps", "momentum", "affine", "track_running_stats")
+
+    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False):
+        if track_running_stats:
+            raise ValueError("InstanceNorm3d: each sample has its own statistics: expected track_running_stats=False, got True")
+        self._begin(locals(), 0, weight=(num_features,) if affine else None, bias=(num_features,) if affine else None)
+        if affine:
+            self.weight = xp.ones(num_features)
+
+    def forward(self, input):
+        if input.ndim not in (4, 5) or input.shape[-4] != self.num_features:
+            raise ValueError(f"InstanceNorm3d: expected (N, {self.num_features}, D, H, W), got shape {input.shape}")
+        x = input if input.ndim == 5 else input[None]
+        y = functional.instance_norm(x, weight=self.weight, bias=self.bias, eps=self.eps)
+        return y if input.ndim == 5 else y[0]

@@ -191,6 +191,14 @@ def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     return _convolved(_functions.conv2d, 2, input, weight, bias, stride, padding, dilation, groups)
 
 
+def conv_transpose1d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+    (stride,), (padding,), (output_padding,), (dilation,) = (_tuple(v, 1) for v in (stride, padding, output_padding, dilation))
+    y = conv_transpose2d(_xp.expand_dims(input, axis=-2), _xp.expand_dims(weight, axis=-2), None, (1, stride), (0, padding),
+                         (0, output_padding), groups, (1, dilation))
+    y = _xp.squeeze(y, -2)
+    return y if bias is None else y + _xp.reshape(bias, (-1, 1))
+
+
 def conv_transpose2d(input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     y = _functions.conv_transpose2d(input, weight, stride, padding, output_padding, dilation, groups)
     return y if bias is None else y + _xp.reshape(bias, (-1, 1, 1))
@@ -235,12 +243,15 @@ def adaptive_avg_pool2d(input, output_size):
 
 
 def adaptive_max_pool1d(input, output_size, return_indices=False):
-    _refuse("adaptive_max_pool1d", return_indices=(return_indices, False))
+    """With return_indices also the place of each maximum in its sample and channel; so do those over two and three axes."""
+    if return_indices:
+        return _adaptive_maxima("adaptive_max_pool1d", input, output_size, 1)
     return _layers.AdaptiveMaxPool1d(output_size)(input)
 
 
 def adaptive_max_pool2d(input, output_size, return_indices=False):
-    _refuse("adaptive_max_pool2d", return_indices=(return_indices, False))
+    if return_indices:
+        return _adaptive_maxima("adaptive_max_pool2d", input, output_size, 2)
     return _layers.AdaptiveMaxPool2d(output_size)(input)
 
 
@@ -464,7 +475,8 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     return _xp.reshape(_xp.stack(parts, axis=2), (n, c * kh * kw, rows * columns))
 
 
-from ._volumes import adaptive_avg_pool3d, adaptive_max_pool3d, avg_pool3d, conv3d, max_pool3d  # noqa: E402,F401
+from ._volumes import _adaptive_maxima, adaptive_avg_pool3d, adaptive_max_pool3d, avg_pool3d, conv3d, conv_transpose3d  # noqa: E402,F401
+from ._volumes import lp_pool1d, lp_pool2d, lp_pool3d, max_pool3d, max_unpool1d, max_unpool2d, max_unpool3d  # noqa: E402,F401
 
 
 # Distances.
@@ -482,6 +494,8 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
 
 def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
     classes = _xp.isdtype(target.dtype, "integral")
+    if not classes and ignore_index >= 0:
+        raise ValueError(f"cross_entropy: ignore_index is for classes: expected none for probabilities, got {ignore_index}")
     return _functions.cross_entropy(input, target, label_smoothing, reduction, ignore_index if classes else None, weight)
 
 
@@ -507,7 +521,7 @@ def huber_loss(input, target, *, reduction="mean", delta=1.0):
 
 def kl_div(input, target, *, reduction="mean", log_target=False):
     if reduction == "batchmean":
-        return _functions.kl_div(input, target, "sum", log_target) / input.shape[0]
+        return _functions.kl_div(input, target, "sum", log_target) / (input.shape[0] if input.ndim else 1)
     return _functions.kl_div(input, target, reduction, log_target)
 
 
@@ -577,7 +591,7 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6,
 
 
 def multilabel_soft_margin_loss(input, target, weight=None, *, reduction="mean"):
-    each = _functions.bce_with_logits(input, target, "none")
+    each = _functions.bce_with_logits(input, _xp.astype(target, input.dtype, copy=False), "none")
     return _reduced(_xp.mean(each if weight is None else each * weight, axis=-1), reduction, "multilabel_soft_margin_loss")
 
 

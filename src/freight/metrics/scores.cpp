@@ -389,6 +389,11 @@ void check_metric_name(const std::string& name) {
   if (name != "auto") row_of_metric(name);
 }
 
+std::optional<bool> higher_is_better(const std::string& name) {
+  const MetricRow* const row = find_metric(name);
+  return row ? std::optional(row->higher) : std::nullopt;
+}
+
 Metric metric_named(const std::string& name, const Target& target) {
   const MetricRow& row = row_of_metric(name);
   if (!fits(row, target)) {

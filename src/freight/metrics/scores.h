@@ -27,6 +27,8 @@ struct Metric {
 std::vector<std::string> metric_names();
 // Throws Error(usage) that names --metric for a word that is none of them.
 void check_metric_name(const std::string& name);
+// True if the metric of that name is the better the higher it is; nothing for an unknown name.
+std::optional<bool> higher_is_better(const std::string& name);
 // The kind of label that predictions are compared with.
 struct Target {
   size_t classes = 0;    // or labels; 0: values, or relevances

@@ -155,10 +155,12 @@ Tensor InstanceNorm::normalized(const Tensor& x) const {
 InstanceNorm1d::InstanceNorm1d(const Fields& fields) : InstanceNorm(checked<InstanceNorm1d>(fields)) {}
 InstanceNorm2d::InstanceNorm2d(const Fields& fields) : InstanceNorm(checked<InstanceNorm2d>(fields)) {}
 Tensor InstanceNorm1d::forward(const Tensor& x) {
+  if (x.rank() == 2) return squeeze(forward(unsqueeze(x, 0)), 0);
   if (x.rank() != 3) trace::fail_here("InstanceNorm1d", "expected (N, C, L), got ", x.type());
   return normalized(x);
 }
 Tensor InstanceNorm2d::forward(const Tensor& x) {
+  if (x.rank() == 3) return squeeze(forward(unsqueeze(x, 0)), 0);
   if (x.rank() != 4) trace::fail_here("InstanceNorm2d", "expected (N, C, H, W), got ", x.type());
   return normalized(x);
 }

@@ -40,6 +40,7 @@ ConvTranspose1d::ConvTranspose1d(const Fields& fields)
 ConvTranspose2d::ConvTranspose2d(const Fields& fields)
     : ConvTransposeLayer("ConvTranspose2d", 2, checked<ConvTranspose2d>(fields)) {}
 Tensor ConvTranspose1d::forward(const Tensor& x) {
+  if (x.rank() == 2) return squeeze(forward(unsqueeze(x, 0)), 0);
   if (x.rank() != 3) trace::fail_here("ConvTranspose1d", "expected (N, C, L), got ", x.type());
   need_output_padding();
   const Fields& f = fields();
@@ -53,6 +54,7 @@ Tensor ConvTranspose1d::forward(const Tensor& x) {
   return with_bias(squeeze(y, 2));
 }
 Tensor ConvTranspose2d::forward(const Tensor& x) {
+  if (x.rank() == 3) return squeeze(forward(unsqueeze(x, 0)), 0);
   need_output_padding();
   const Fields& f = fields();
   return with_bias(conv_transpose2d(x, weight, {f.stride, f.padding, f.output_padding, f.dilation, f.groups}));
@@ -60,6 +62,7 @@ Tensor ConvTranspose2d::forward(const Tensor& x) {
 
 AdaptiveAvgPool1d::AdaptiveAvgPool1d(const Fields& fields) : fields_(checked<AdaptiveAvgPool1d>(fields)) {}
 Tensor AdaptiveAvgPool1d::forward(const Tensor& x) {
+  if (x.rank() == 2) return squeeze(forward(unsqueeze(x, 0)), 0);
   if (x.rank() != 3) trace::fail_here("AdaptiveAvgPool1d", "expected (N, C, L), got ", x.type());
   const int64_t output = adaptive_extents(fields_, x, 1, "AdaptiveAvgPool1d")[0];
   return squeeze(adaptive_avg_pool2d(unsqueeze(x, 2), {1, output}), 2);
@@ -99,12 +102,14 @@ void need_elements(const char* layer, const Tensor& x, int rank) {
 
 AdaptiveMaxPool1d::AdaptiveMaxPool1d(const Fields& fields) : fields_(checked<AdaptiveMaxPool1d>(fields)) {}
 Tensor AdaptiveMaxPool1d::forward(const Tensor& x) {
+  if (x.rank() == 2) return squeeze(forward(unsqueeze(x, 0)), 0);
   need_elements("AdaptiveMaxPool1d", x, 3);
   const int64_t output = adaptive_extents(fields_, x, 1, "AdaptiveMaxPool1d")[0];
   return squeeze(adaptive_maxima(unsqueeze(x, 2), 3, output), 2);
 }
 AdaptiveMaxPool2d::AdaptiveMaxPool2d(const Fields& fields) : fields_(checked<AdaptiveMaxPool2d>(fields)) {}
 Tensor AdaptiveMaxPool2d::forward(const Tensor& x) {
+  if (x.rank() == 3) return squeeze(forward(unsqueeze(x, 0)), 0);
   need_elements("AdaptiveMaxPool2d", x, 4);
   const Shape output = adaptive_extents(fields_, x, 2, "AdaptiveMaxPool2d");
   return adaptive_maxima(adaptive_maxima(x, 3, output[1]), 2, output[0]);

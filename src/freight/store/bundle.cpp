@@ -564,8 +564,9 @@ void load_weights(models::Model& model, const io::SafeTensors& file, const std::
 
 void save_weights(const models::Model& model, const std::string& path) { save_weights(*model.net, path); }
 
-void save_weights(const nn::Module& net, const std::string& path) {
+void save_weights(const nn::Module& net, const std::string& path, const std::map<std::string, std::string>& metadata) {
   io::SafeTensors file;
+  file.metadata = metadata;
   write_weights(net, file);
   io::save_safetensors(path, sealed(std::move(file)));
 }

@@ -117,9 +117,10 @@ void load_weights(nn::Module& net, const std::string& path, const data::Tokenize
 // Loads weights from a file's contents, even if they are not finite.
 void load_weights(models::Model& model, const io::SafeTensors& file, const std::string& path);
 // Saves all parameters and statistics by the names of state_dict, for load_weights, as safely as save_bundle. The file
-// cannot predict by itself; that needs save_bundle.
+// cannot predict by itself; that needs save_bundle. `metadata` is added to that of the file, for other programs.
 void save_weights(const models::Model& model, const std::string& path);
-void save_weights(const nn::Module& net, const std::string& path);  // for a network made in C++
+void save_weights(const nn::Module& net, const std::string& path,
+                  const std::map<std::string, std::string>& metadata = {});  // for a network made in C++
 Preprocessing preprocessing_of(const data::Dataset& set);
 
 }  // namespace freight::store

@@ -20,6 +20,7 @@
 #include "freight/passes/options.h"
 #include "freight/store/precision.h"
 #include "freight/train/class_weights.h"
+#include "freight/train/metric.h"
 
 namespace freight::train {
 
@@ -55,7 +56,7 @@ Field changeable(Field f) {
 
 // clang-format off
 std::vector<Field> make_fields() {
-  static const std::string metric_names = join(metrics::metric_names(), "|");
+  static const std::string metric_names = cat(join(metrics::metric_names(), "|"), "|", kByLoss, "|", kByOwnMetric);
   std::vector<std::string> losses = models::loss_names();
   losses.insert(losses.begin(), "auto");
   return {
@@ -254,7 +255,7 @@ std::vector<Field> make_fields() {
 
       {kCommon, "--metric", "tables.metric", &C::metric,
        "metric for early stopping, model selection and the threshold (auto: log_loss for classification, rmse for regression, "
-       "ndcg for ranking, or the objective's; for networks without early stopping top1); ndcg@K and map@K cover the first K "
+       "ndcg for ranking, or the objective's; for networks without early stopping top1); for networks also loss, and own: the program's metric; ndcg@K and map@K cover the first K "
        "rows of a query", {}, {}, metric_names.c_str()},
       changeable({kCommon, "--early-stop", "trees.early_stop", &C::early_stop,
        "early-stopping patience: evaluations of a network, rounds of trees or epochs of mlp without improvement on the "
@@ -485,7 +486,7 @@ void validate(const Config& c) {
   }
   need_at_least("--save-every", "seconds", c.save_seconds, 0);
   memory_size("--feature-cache-size", c.feature_cache_size);
-  metrics::check_metric_name(c.metric);
+  if (c.metric != kByLoss && c.metric != kByOwnMetric) metrics::check_metric_name(c.metric);
   check_class_weight(c.class_weight);
   if (!c.threshold_rule.empty()) metrics::parse_threshold_rule(c.threshold_rule);
   for (const auto& [flag, v] : {std::pair{"--lr", c.lr}, {"--lambda", c.lambda}}) {

@@ -55,9 +55,13 @@ void need_defined(const metrics::Metric& metric, const ClassCounts& held_out, in
 
 void settle_metric(NetRun& p) {
   const Config& c = p.config;
-  if (c.metric == Config().metric) return;
+  if (c.metric == Config().metric || c.metric == kByLoss) return;
   const models::Model& model = p.net->model;
   const auto refuse = [&](const std::string& why) { refuse_value("--metric", c.metric, why); };
+  if (c.metric == kByOwnMetric) {
+    if (!model.own.metric) refuse("the network has no metric of its own (Objective::metric)");
+    return;
+  }
   if (model.own.loss || model.own.metric) refuse("the program has an objective of its own, Objective::metric");
   if (model.language_model()) refuse("a language model has its loss and perplexity");
   p.metric = metric_for(c, told_classes(model));
@@ -139,6 +143,8 @@ void settle_evaluation(NetRun& p) {
   const bool plateau = c.lr_scheduler == "plateau";
   for (const auto& [flag, given] : {std::pair{"--early-stop", c.early_stop > 0},
                                     {"--lr-scheduler plateau", plateau},
+                                    {"--metric loss", c.metric == kByLoss},
+                                    {"--metric own", c.metric == kByOwnMetric},
                                     {"--threshold", !c.threshold_rule.empty()},
                                     {"--calibration", c.calibration != Config().calibration}}) {
     if (given && p.task->test_count() == 0) {
@@ -164,17 +170,20 @@ double NetRun::score(const Evaluation& e) const {
   if (metric)
     return e.metric && std::isfinite(*e.metric) ? (metric->higher ? *e.metric : -*e.metric)
                                                 : -std::numeric_limits<double>::infinity();
-  const models::Objective& own = net->model.own;
-  if (!own.metric && (config.early_stop > 0 || config.lr_scheduler == "plateau")) return -e.loss;
-  return usual_score(e, own.higher_is_better);
+  return judged_by_loss() ? -e.loss : usual_score(e, net->model.own.higher_is_better);
+}
+
+bool NetRun::judged_by_loss() const {
+  if (config.metric == kByLoss) return true;
+  return !net->model.own.metric && (config.early_stop > 0 || config.lr_scheduler == "plateau");
 }
 
 std::string NetRun::judged_by() const {
   if (metric) return metric->name;
+  if (judged_by_loss()) return "loss";
   const models::Objective& own = net->model.own;
   if (own.metric) return own.metric_name;
-  const bool by_loss = config.early_stop > 0 || config.lr_scheduler == "plateau" || !models::has_accuracy(net->model);
-  return by_loss ? "loss" : "top1";
+  return models::has_accuracy(net->model) ? "top1" : "loss";
 }
 
 void NetRun::add_figures(Evaluation& e, const Answers& answers) const {

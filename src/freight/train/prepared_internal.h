@@ -114,6 +114,7 @@ struct NetRun : Prepared {
   // The score by which evaluations are compared (RunPosition): of the metric; with early stopping or the plateau
   // schedule of the loss; else the usual one.
   double score(const Evaluation& e) const;
+  bool judged_by_loss() const;
   std::string judged_by() const;  // the figure behind the score: "auc", "loss", "top1"
   // Adds the metric of the predictions that the evaluation has kept, and the figures that depend on the threshold.
   void add_figures(Evaluation& e, const Answers& answers) const;
@@ -131,7 +132,7 @@ struct NetRun : Prepared {
   // The last of them, by stored_answers.
   void choose_thresholds(std::vector<std::string>& said);
   // True where the stored model is that of the best evaluation, rather than of the last step.
-  bool stores_best() const { return config.early_stop > 0 || metric.has_value(); }
+  bool stores_best() const { return config.early_stop > 0 || config.metric != Config().metric; }
   // True where no evaluation improved for as long as --early-stop waits.
   bool stops_early(const RunPosition& place) const { return config.early_stop > 0 && place.stale >= config.early_stop; }
   std::string evaluated_part() const;  // of the data, after each epoch: "val" or "test"

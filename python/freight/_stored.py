@@ -1,0 +1,145 @@
+"""Networks of classes of this package in files: what Layer has no declaration for, such as layers written in Python and networks that
+from_torch has traced. The file of their weights says in its metadata what they are made of, as JSON."""
+import collections
+import json
+import math
+
+from . import _array_api as xp
+from . import _core, nn
+from ._containers import wrapped
+from ._from_torch import TimeFirst, Traced, Value
+from ._module import Layer, Module
+from ._parameter import Buffer, Parameter
+
+KEY, FORMAT = "freight.module", "freight-module-1"
+_OWN = {"Module": Module, "Traced": Traced, "TimeFirst": TimeFirst}
+_PASSING = ("_modules", "_held", "_cached", "_compiled", "_seen", "_task", "_layer", "_inside")  # attributes that are stored otherwise, or not
+
+
+class _Unknown(Exception):
+    """Something that only the program has."""
+
+
+def _class_of(name):
+    found = _OWN.get(name) or getattr(nn, name, None)
+    if not (isinstance(found, type) and issubclass(found, Module)):
+        raise ValueError(f"there is no freight.nn.{name}: expected a file of this version or an earlier one")
+    return found
+
+
+# Values.
+
+def _encoded(x):
+    if isinstance(x, Value):
+        return {"value": str(x)}
+    if x is None or isinstance(x, (bool, int, float, str)):
+        return x
+    if isinstance(x, list):
+        return [_encoded(v) for v in x]
+    if type(x) is tuple:
+        return {"tuple": [_encoded(v) for v in x]}
+    if isinstance(x, dict):
+        return {"dict": [[_encoded(k), _encoded(v)] for k, v in x.items()]}
+    if isinstance(x, slice):
+        return {"slice": [_encoded(v) for v in (x.start, x.stop, x.step)]}
+    if x is Ellipsis:
+        return {"ellipsis": None}
+    if isinstance(x, _core.Array):
+        return {"array": [x.dtype.name, list(x.shape), xp.reshape(x, (-1,)).tolist()]}
+    if isinstance(x, _core.dtype):
+        return {"dtype": x.name}
+    if hasattr(x, "_fields"):
+        return {"namedtuple": [x.__name__, list(x._fields)]}
+    if getattr(math, getattr(x, "__name__", ""), None) is x:
+        return {"math": x.__name__}
+    raise _Unknown(repr(x))
+
+
+def _decoded(x):
+    if isinstance(x, list):
+        return [_decoded(v) for v in x]
+    if not isinstance(x, dict):
+        return x
+    ((kind, content),) = x.items()
+    if kind == "array":
+        dtype, shape, values = content
+        return xp.reshape(xp.asarray(values, dtype=_core.as_dtype(dtype)), tuple(shape))
+    return {
+        "value": lambda: Value(content), "tuple": lambda: tuple(_decoded(content)), "slice": lambda: slice(*_decoded(content)),
+        "dict": lambda: {_decoded(k): _decoded(v) for k, v in content}, "ellipsis": lambda: Ellipsis, "dtype": lambda: _core.as_dtype(content),
+        "namedtuple": lambda: collections.namedtuple(*content), "math": lambda: getattr(math, content),
+    }[kind]()
+
+
+# Modules.
+
+def _description(module, known):
+    """What the module is made of; a module that was described before by its number."""
+    if id(module) in known:
+        return {"again": known[id(module)]}
+    number = known[id(module)] = len(known)
+    name = type(module).__name__
+    if (_OWN.get(name) or getattr(nn, name, None)) is not type(module):
+        raise _Unknown(name)
+    attributes = {k: _encoded(v) for k, v in vars(module).items() if k not in _PASSING}
+    held = {k: [isinstance(v, Buffer), list(v.shape), v.dtype.name] for k, v in module._held.items()}
+    parts = {"": module._inside} if isinstance(module, TimeFirst) else module._modules
+    return {"class": name, "number": number, "attributes": attributes, "held": held,
+            "parts": [[k, _description(v, known)] for k, v in parts.items()]}
+
+
+def _made(described, known):
+    if "again" in described:
+        return known[described["again"]]
+    cls = _class_of(described["class"])
+    attributes = {k: _decoded(v) for k, v in described["attributes"].items()}
+    parts = {k: _made(v, known) for k, v in described["parts"]}
+    if issubclass(cls, Layer) and not parts:
+        module = cls._wrapped(_core.make_layer(cls._type, attributes["_settings"]), attributes["_settings"], wrapped)
+    else:
+        module = cls.__new__(cls)
+        Module.__init__(module)
+    vars(module).update(attributes)
+    for name, (is_buffer, shape, dtype) in described["held"].items():
+        setattr(module, name, (Buffer if is_buffer else Parameter)(xp.zeros(tuple(shape), dtype=_core.as_dtype(dtype))))
+    if cls is TimeFirst:
+        vars(module)["_inside"] = parts[""]
+    else:
+        module._modules.update(parts)
+    known[described["number"]] = module
+    return module
+
+
+def described(module, task):
+    """The module as a text; None where it has a part of the program's own."""
+    ties, first = [], {}
+    for name, variable, _ in module._node().state():
+        if first.setdefault(variable.identity, name) != name:
+            ties.append([name, first[variable.identity]])
+    try:
+        return json.dumps({"format": FORMAT, "task": {k: _encoded(v) for k, v in task.items()}, "module": _description(module, {}),
+                           "ties": ties, "frozen": [name for name, p in module.named_parameters() if not p.requires_grad]})
+    except _Unknown:
+        return None
+
+
+def load(path):
+    """The module of a file that has such a text, with its weights, in evaluation mode; None where the file has none."""
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        text = json.loads(file.read(size)).get("__metadata__", {}).get(KEY)
+    if text is None:
+        return None
+    content = json.loads(text)
+    if content.get("format") != FORMAT:
+        raise ValueError(f"{path}: expected a module of format {FORMAT}, got {content.get('format')!r}: a later version has written it")
+    module = _made(content["module"], {})
+    variables = {name: variable for name, variable, _ in module._node().state()}
+    for name, other in content["ties"]:
+        if variables[name].identity != variables[other].identity:
+            variables[name].tie(variables[other])
+    module.load_weights(path)
+    for name in content["frozen"]:
+        module.get_parameter(name).requires_grad = False
+    vars(module)["_task"] = {k: _decoded(v) for k, v in content["task"].items()}
+    return module.eval()

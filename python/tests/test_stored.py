@@ -1,0 +1,142 @@
+"""Networks of Python's layers, and of those that from_torch has traced, in files: freight.load makes them again, without torch."""
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import freight as fr
+from freight import nn
+
+RNG = np.random.default_rng(0)
+
+NETS = {
+    "volumes": (lambda: nn.Sequential(nn.Conv3d(2, 4, 3, padding="same"), nn.BatchNorm3d(4), nn.MaxPool3d(2), nn.ConvTranspose3d(4, 2, 2, bias=False),
+                                      nn.AdaptiveAvgPool3d((2, None, 1)), nn.Flatten(), nn.Linear(12, 3)), (2, 4, 4, 6)),
+    "settings": (lambda: nn.Sequential({"pad": nn.ReflectionPad1d((1, 2)), "conv": nn.Conv1d(2, 3, 3, padding="same"),
+                                        "norm": nn.LocalResponseNorm(3), "more": nn.Sequential(nn.Upsample(scale_factor=2.0), nn.Dropout1d(0.3)),
+                                        "last": nn.LPPool1d(2, 3), "sum": nn.Residual(nn.Sequential(nn.PReLU(), nn.ZeroPad1d(0)))}), (2, 8)),
+    "transformer": (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, activation="gelu", batch_first=True), 2, nn.LayerNorm(8)), (5, 8)),
+    "states": (lambda: nn.RNN(3, 4, 2, bidirectional=True), (5, 3)),
+}
+
+
+def same(first, second, x):
+    a, b = first.eval()(x), second(x)
+    for u, v in zip(a if isinstance(a, tuple) else (a,), b if isinstance(b, tuple) else (b,)):
+        np.testing.assert_array_equal(u.numpy(), v.numpy())
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_networks_of_layers_in_python_load(name, tmp_path):
+    make, shape = NETS[name]
+    net, x = make(), RNG.normal(size=(3, *shape)).astype("f4")
+    assert net.save(tmp_path / "net.safetensors", input_shape=shape)
+    again = fr.load(tmp_path / "net.safetensors")
+    assert type(again) is type(net) and not again.training and repr(again) == repr(net)
+    assert {k: v.shape for k, v in again.state_dict().items()} == {k: v.shape for k, v in net.state_dict().items()}
+    same(net, again, x)
+    assert again.save(tmp_path / "again.safetensors")
+    same(again, fr.load(tmp_path / "again.safetensors"), x)
+    same(again, pickle.loads(pickle.dumps(again)), x)
+
+
+def test_what_training_has_found_is_stored(tmp_path):
+    x, names = RNG.integers(0, 256, (60, 2, 6, 6)).astype("u1"), np.asarray(["cat", "dog", "owl"])[RNG.integers(0, 3, 60)]
+    net = nn.Sequential(nn.ZeroPad2d(1), nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 8), nn.Linear(8, 3))
+    net[4].requires_grad_(False)
+    net.fit(x, names, epochs=2, verbose=0)
+    net.save(tmp_path / "net.safetensors")
+    again = fr.load(tmp_path / "net.safetensors")
+    assert again.classes == ["cat", "dog", "owl"] and again.evaluate(x, names) == net.evaluate(x, names)
+    np.testing.assert_array_equal(again.predict(x).numpy(), net.predict(x).numpy())
+    assert [n for n, p in again.named_parameters() if not p.requires_grad] == ["4.weight", "4.bias"]
+    assert again.fit(x, names, epochs=1, verbose=0).ended == "complete"
+
+
+def test_parts_and_parameters_that_are_shared_stay_so(tmp_path):
+    block = nn.Sequential(nn.Linear(4, 4), nn.ZeroPad1d(0))
+    net = nn.Sequential(block, nn.ReLU(), block, nn.Linear(4, 4))
+    net[3].weight = block[0].weight
+    net.save(tmp_path / "net.safetensors", input_shape=(4,))
+    again = fr.load(tmp_path / "net.safetensors")
+    assert len(list(again.parameters())) == len(list(net.parameters())) == 3
+    again[0][0].weight = fr.zeros((4, 4))
+    assert not again[2][0].weight.numpy().any() and not again[3].weight.numpy().any()
+
+
+def test_a_class_of_the_program_has_weights_alone(tmp_path):
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv3d(1, 2, 1)
+
+        def forward(self, x):
+            return self.conv(x)
+
+    for net in (Own(), nn.Sequential(nn.ZeroPad1d(1), Own())):
+        assert not net.save(tmp_path / "own.safetensors", input_shape=(1, 2, 2, 2))
+        with pytest.raises(RuntimeError, match=r"own.safetensors: has weights alone.*call module.load_weights\(path\)"):
+            fr.load(tmp_path / "own.safetensors")
+
+
+def test_files_of_later_versions_and_damaged_ones_are_named(tmp_path):
+    path = tmp_path / "net.safetensors"
+    nn.Conv3d(1, 2, 1).save(path, input_shape=(1, 2, 2, 2))
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + size])
+    assert "Conv3d" in header["__metadata__"]["freight.module"]
+
+    def changed(old, new):
+        text = json.dumps({**header, "__metadata__": {"freight.module": header["__metadata__"]["freight.module"].replace(old, new)}}).encode()
+        path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size:])
+
+    changed("freight-module-1", "freight-module-9")
+    with pytest.raises(ValueError, match="expected a module of format freight-module-1, got 'freight-module-9'"):
+        fr.load(path)
+    changed("Conv3d", "Conv9d")
+    with pytest.raises(ValueError, match="there is no freight.nn.Conv9d"):
+        fr.load(path)
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(RuntimeError, match="differs from what was saved"):
+        fr.load(path)
+
+
+WITHOUT_TORCH = """
+import sys
+import numpy as np
+sys.modules["torch"] = None
+import freight as fr
+net = fr.load(sys.argv[1])
+np.save(sys.argv[3], net(np.load(sys.argv[2])).numpy())
+"""
+
+
+def network(name):
+    models = pytest.importorskip("torchvision").models
+    return getattr(models, name)(weights=None)
+
+
+@pytest.mark.parametrize("name", ["text", "time first", "mixed", "resnet18", "googlenet", "mobilenet_v2", "recurrent", "shufflenet_v2_x0_5"])
+def test_a_traced_network_loads_without_torch(name, tmp_path):
+    torch = pytest.importorskip("torch")
+    import test_from_torch
+    import test_recurrent
+
+    makes = {"recurrent": (test_recurrent.Text, lambda: torch.randint(0, 20, (4, 7))),
+             "shufflenet_v2_x0_5": (lambda: network("shufflenet_v2_x0_5"), lambda: torch.randn(2, 3, 64, 64)), **test_from_torch.OWN}
+    make, inputs = makes[name]
+    torch.manual_seed(0)
+    theirs = make().eval()
+    ours, x = fr.from_torch(theirs), inputs()
+    assert ours.save(tmp_path / "net.safetensors", input_shape=tuple(x.shape[1:]))
+    np.save(tmp_path / "x.npy", x.numpy())
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH, tmp_path / "net.safetensors", tmp_path / "x.npy", tmp_path / "y.npy"], text=True,
+                          capture_output=True)
+    assert done.returncode == 0, done.stderr
+    got, expected = np.load(tmp_path / "y.npy"), theirs(x).detach().numpy()
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+    assert fr.load(tmp_path / "net.safetensors").kind == type(theirs).__name__
