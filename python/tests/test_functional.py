@@ -171,7 +171,7 @@ def test_errors_name_the_function_and_the_setting():
             (lambda: F.max_pool2d(x, 2, stride=0), "max_pool2d: stride: expected numbers of at least 1, got 0"),
             (lambda: F.avg_pool2d(x, 2, divisor_override=0), "avg_pool2d: divisor_override: expected a number other than 0"),
             (lambda: F.unfold(x[0, 0], 2), "unfold: expected .N, C, H, W. or .C, H, W., got shape .3, 3."),
-            (lambda: F.adaptive_max_pool2d(x, 1, return_indices=True), "adaptive_max_pool2d: expected return_indices=False, got True"),
+            (lambda: F.adaptive_max_pool2d(x[0, 0], 1, return_indices=True), "adaptive_max_pool2d: expected .* with 2 axes behind the channels"),
             (lambda: F.one_hot(fr.asarray([1]), -1), "one_hot: expected num_classes of at least 1, got -1"),
             (lambda: F.batch_norm(x, None, None), "batch_norm: expected running_mean and running_var with training=False, got None"),
             (lambda: F.batch_norm(x[0, 0, 0], None, None, training=True), "batch_norm: expected .N, C, ...., got shape .3,."),

@@ -7,6 +7,9 @@ _NEVER = -1e30  # the logarithm of probability 0, finite so that gradients are
 
 def _padded(targets, lengths):
     """Targets one after the other as rows (N, S); their lengths must be known."""
+    if getattr(lengths, "ndim", int(isinstance(lengths, (list, tuple)))) != 1:
+        raise ValueError("ctc_loss: expected log_probs (T, N, C) and targets (N, S), or all targets in one array and their lengths as (N), got "
+                         f"target_lengths {lengths!r}")
     lengths = [int(n) for n in lengths]
     if sum(lengths) != targets.shape[0]:
         raise ValueError(f"ctc_loss: target_lengths: expected a sum of {targets.shape[0]}, as there are targets, got {sum(lengths)}")

@@ -1,6 +1,6 @@
 """Layers and losses that are functions of functional.py with settings: they have no parameters."""
 from .. import _array_api as xp
-from .. import _layers
+from .. import _core, _layers
 from .._module import Module
 from . import functional
 
@@ -258,6 +258,13 @@ class _AdaptiveMaxima:
     def __init__(self, output_size, return_indices=False):
         super().__init__(output_size)
         object.__setattr__(self, "return_indices", return_indices)
+
+    def _built(self):
+        if not self.return_indices:
+            return super()._built()
+        own = self.__dict__  # a node that calls forward, as the library's gives the maxima alone
+        own["_cached"] = own["_cached"] or (0, _core.make_written(self, [], self._layer.training), ())
+        return own["_cached"][1]
 
     def _run(self, node, arguments, keywords):
         if not self.return_indices:
