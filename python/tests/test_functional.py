@@ -17,6 +17,10 @@ CLASSES = np.asarray([0, 3, 5, -100, 2])
 PERCLASS = RNG.uniform(0.5, 2, size=6).astype("f4")
 BITS = (RNG.random((5, 6)) < 0.5).astype("f4")
 COUNTS = RNG.integers(0, 6, size=(5, 6)).astype("f4")
+# Masks of attention on X: a query of some sees no key.
+SHOWN = [RNG.random(shape) < 0.6 for shape in ((6, 6), (3, 1, 1, 6), (3, 1, 6, 6), (1, 8, 6, 6), (3, 8, 6, 6))]
+for shown in SHOWN:
+    shown[..., -1, :] = shown.ndim == 4 and shown.shape[0] == 1
 
 
 # A name, and a function of torch.nn or freight.nn and of arrays, of which the first has a gradient.
@@ -48,6 +52,9 @@ CASES = [
     ("attention_scale_0", lambda nn, q, k: nn.functional.scaled_dot_product_attention(q, k, k, scale=0.0), X, X[::-1].copy()),
     *[(f"attention_values_of_width_{n}", lambda nn, q, k, v: nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True), X, X[::-1].copy(),
        RNG.normal(size=(3, 8, 6, n)).astype("f4")) for n in (2, 7)],
+    *[(f"attention_{'_'.join(map(str, m.shape))}_{kind}", lambda nn, x, m: nn.functional.scaled_dot_product_attention(x, x * 0.5, x - 1, m), X, m)
+      for shown in SHOWN for kind, m in (("shown", shown), ("added", np.where(shown, RNG.normal(size=shown.shape), -np.inf).astype("f4")))],
+    ("attention_learned_mask", lambda nn, m, x: nn.functional.scaled_dot_product_attention(x, x, x, m), RNG.normal(size=(8, 6, 6)).astype("f4"), X),
     ("attention_of_grouped_heads", lambda nn, q, k: nn.functional.scaled_dot_product_attention(q, k, k, enable_gqa=True), X, X[:, :2].copy()),
     *[(f"batch_norm_{len(shape)}", lambda nn, x, w, b: nn.functional.batch_norm(x, None, None, w, b, True), X.reshape(shape), PERCLASS, PERCLASS - 1)
       for shape in [(96, 6), (4, 6, 24), (4, 6, 8, 3)]],

@@ -18,14 +18,18 @@ struct AttentionCase {
   bool causal;
   enum class Lengths : uint8_t { none, i32, i64 } lengths = Lengths::none;
   bool dlse = false;
-  int64_t samples = 3, heads = 2;                  // 3 at most
+  int64_t samples = 3, heads = 2;  // 3 at most
+  // Keys of each sample that a bool shows, or a number per sample, query and key or per head, query and key, in part
+  // minus infinity.
+  enum class Mask : uint8_t { none, keys, samples, heads } mask = Mask::none;
   bool in_one() const { return queries == keys; }  // q, k and v as parts of one buffer
 };
 
 std::string print(const AttentionCase& c) {
   constexpr const char* kLengths[] = {"", "i32", "i64"};
+  constexpr const char* kMasks[] = {"", "maskkeys", "masksamples", "maskheads"};
   return cat("t", c.queries, "s", c.keys, "d", c.width, c.causal ? "causal" : "", kLengths[static_cast<int>(c.lengths)],
-             c.dlse ? "dlse" : "");
+             c.dlse ? "dlse" : "", kMasks[static_cast<int>(c.mask)]);
 }
 
 // (B, rows, parts, H, D), and part `part` as heads.
@@ -56,7 +60,9 @@ struct AttentionRun {
         y(c.samples * c.queries * 2 * hidden()),
         dy(c.samples * c.queries * hidden()),
         lse(c.samples * c.heads * c.queries),
-        dlse(lse.size()) {
+        dlse(lse.size()),
+        shown(c.samples * c.keys),
+        added(c.samples * c.queries * c.keys) {
     fill_uniform(qkv.data(), qkv.size(), 1);
     fill_uniform(q.data(), q.size(), 1);
     fill_uniform(kv.data(), kv.size(), 2);
@@ -77,6 +83,14 @@ struct AttentionRun {
     o.dy = heads(dy, c, c.queries, 1, 0);
     o.lse = lse.data();
     o.dlse = c.dlse ? dlse.data() : nullptr;
+    if (c.mask == AttentionCase::Mask::keys) {
+      for (int64_t i = 0; i < shown.size(); ++i) shown[i] = i / c.keys == 0 || i % 3 != 0 || i % c.keys > 90;
+      o.mask = {.data = shown.data(), .batch = c.keys};
+    } else if (c.mask != AttentionCase::Mask::none) {
+      fill_mask();
+      o.mask = {.data = added.data(), .added = true, .row = c.keys};
+      (c.mask == AttentionCase::Mask::samples ? o.mask.batch : o.mask.head) = c.queries * c.keys;
+    }
     lengths = {0, c.keys / 2 + 1, c.keys + 5};  // none counts as one
     short_lengths.assign(lengths.begin(), lengths.end());
     if (c.lengths == AttentionCase::Lengths::i32) o.lengths = short_lengths.data();
@@ -97,6 +111,20 @@ struct AttentionRun {
     }
   }
   int64_t hidden() const { return c.heads * c.width; }
+  // Some queries see no key, the others a window and what is far behind it.
+  void fill_mask() {
+    PhiloxStream r(5, 0, 1);
+    for (int64_t at = 0; at < added.size(); ++at) {
+      const int64_t i = at / c.keys % c.queries, j = at % c.keys;
+      added[at] = i % 13 != 5 && (std::abs(i - j) < 20 || j - i > 120) ? r.uniform(-1, 1) : -INFINITY;
+    }
+  }
+  // The summand of a score; minus infinity where the key is hidden.
+  double mask(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    if (!o.mask.data) return 0;
+    const int64_t at = b * o.mask.batch + h * o.mask.head + i * o.mask.row + j;
+    return o.mask.added ? added[at] : shown[at] ? 0 : -INFINITY;
+  }
   int64_t seen(int64_t b, int64_t query) const {
     const int64_t keys = problem.keys_of(o.lengths, b);
     return c.causal ? std::min(keys, query + 1) : keys;
@@ -115,6 +143,8 @@ struct AttentionRun {
   const AttentionCase c;
   Guarded<Bf16> qkv, q, kv, dqkv, dq, dkv, y, dy;
   Guarded<float> lse, dlse;
+  Guarded<uint8_t> shown;
+  Guarded<float> added;
   std::vector<int64_t> lengths;
   std::vector<int32_t> short_lengths;
   AttentionProblem problem;
@@ -142,7 +172,8 @@ std::vector<double> check_statistics(const AttentionRun& r) {
     double total = 0;
     double* weights = p.data() + row * c.keys;
     for (int64_t j = 0; j < r.seen(b, i); ++j)
-      total += weights[j] = std::exp(0.5 * dot(r.o.q, i, r.o.k, j, b, h, c.width));
+      total += weights[j] = std::exp(0.5 * dot(r.o.q, i, r.o.k, j, b, h, c.width) + r.mask(b, h, i, j));
+    if (total == 0) total = 1;  // no key is seen
     for (int64_t j = 0; j < c.keys; ++j) weights[j] /= total;
     EXPECT_NEAR(value(r.lse[row]), std::log(total), kFloats) << "row " << row;
   }
@@ -219,6 +250,8 @@ TEST_P(Bf16AttentionOf, GivesEqualBitsForAnyNumberOfThreads) {
 
 // T, S, D; 530 queries are more than one task's.
 constexpr AttentionCase::Lengths kNone{}, kShort = AttentionCase::Lengths::i32, kLong = AttentionCase::Lengths::i64;
+constexpr AttentionCase::Mask kMaskedKeys = AttentionCase::Mask::keys, kMaskedSamples = AttentionCase::Mask::samples,
+                              kMaskedHeads = AttentionCase::Mask::heads;
 INSTANTIATE_TEST_SUITE_P(
     Sizes, Bf16AttentionOf,
     testing::Values(AttentionCase{1, 1, 8, false}, AttentionCase{1, 1, 1, true, kNone, true, 1, 1},
@@ -229,7 +262,12 @@ INSTANTIATE_TEST_SUITE_P(
                     AttentionCase{5, 33, 100, true, kNone, true}, AttentionCase{33, 5, 64, true, kShort},
                     AttentionCase{70, 200, 40, false, kShort, true}, AttentionCase{200, 70, 100, true, kLong, true},
                     AttentionCase{70, 200, 64, true, kNone, false}, AttentionCase{128, 256, 32, false},
-                    AttentionCase{530, 530, 8, true, kNone, true, 1, 1}, AttentionCase{530, 40, 8, false, kLong, true}),
+                    AttentionCase{530, 530, 8, true, kNone, true, 1, 1}, AttentionCase{530, 40, 8, false, kLong, true},
+                    AttentionCase{33, 33, 64, true, kNone, true, 3, 2, kMaskedKeys},
+                    AttentionCase{5, 33, 100, false, kNone, true, 3, 2, kMaskedKeys},
+                    AttentionCase{200, 200, 64, false, kNone, true, 3, 2, kMaskedSamples},
+                    AttentionCase{200, 70, 8, true, kLong, true, 3, 2, kMaskedSamples},
+                    AttentionCase{70, 200, 40, false, kShort, false, 3, 2, kMaskedHeads}),
     [](const auto& each) { return print(each.param); });
 
 TEST(Bf16Attention, AKeyAtMinusInfinityIsNotSeen) {

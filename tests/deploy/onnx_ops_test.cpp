@@ -158,6 +158,11 @@ const Case kCases[] = {
        const Tensor q = reshape(x, {-1, 2, 6, 2});
        return attention(q, q * 0.5, q + 1.0, {.causal = true, .lengths = cast(argmax(max(x, 1), 1), DType::i32)});
      }},
+    {"attention with a mask that hides all keys from the last query",
+     [](const Tensor& x) {
+       const Tensor q = reshape(x, {-1, 2, 6, 2});
+       return attention(q, q * 0.5, q + 1.0, {.mask = iota({6, 6}, 1) > iota({6, 6}, 0)});
+     }},
     {"lstm",
      [](const Tensor& x) {
        const Tensor part = linear(x, spread({12, 6}), spread({12}));

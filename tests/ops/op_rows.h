@@ -452,6 +452,39 @@ inline void attention_rows(Rows& t) {
   }
 }
 
+// Masks (T, S), (B, 1, 1, S), (B, 1, T, S), (1, H, T, S) and (B, H, T, S). Of three keys a bool hides all now and then.
+inline void masked_attention_rows(Rows& t) {
+  struct Form {
+    bool samples, heads, queries;
+  };
+  const auto add = [&](const Shape& q_shape, int64_t s, const Form& form, bool causal, bool added) {
+    const Operand q = f32(q_shape), k = f32({q_shape[0], q_shape[1], s, q_shape[3]});
+    const Shape shape{(form.samples ? q_shape[0] : 1) * (form.heads ? q_shape[1] : 1), form.queries ? q_shape[2] : 1,
+                      s};
+    const AttentionAttrs a{.scale = 0.4,
+                           .causal = causal,
+                           .lengths = form.samples != added,
+                           .mask = true,
+                           .mask_samples = form.samples,
+                           .mask_heads = form.heads};
+    std::vector<Operand> in{q, k, k};
+    if (a.lengths) in.push_back(index({q_shape[0]}, s + 1));
+    in.push_back(added ? f32(shape) : boolean(shape));
+    t.push_back({Op::attention, a, in, 4});
+    in.push_back(q);
+    if (s > 3) t.push_back({Op::attention_grad, a, in, 10});
+  };
+  for (const Form& form : {Form{false, false, true}, Form{true, false, false}, Form{true, false, true},
+                           Form{false, true, true}, Form{true, true, true}}) {
+    for (const bool causal : {false, true}) {
+      for (const bool added : {false, true}) {
+        add({2, 3, 5, 4}, 3, form, causal, added);
+        if (causal == added) add({2, 2, 50, 9}, 70, form, causal, added);
+      }
+    }
+  }
+}
+
 inline void recurrent_rows(Rows& t) {
   // Samples, steps, hidden numbers: tasks of the kernel have eight samples at least, vectors up to 16 numbers.
   struct Sizes {
@@ -535,6 +568,7 @@ inline const std::vector<OpRow>& op_rows() {
     rows::index_rows(t);
     rows::composite_rows(t);
     rows::attention_rows(t);
+    rows::masked_attention_rows(t);
     rows::recurrent_rows(t);
     rows::recurrent_layer_rows(t);
     rows::update_rows(t);

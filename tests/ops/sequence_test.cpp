@@ -2,6 +2,7 @@
 // gradients of many slices.
 // That kernels agree with definitions is checked op by op (op_rows.h).
 #include "freight/backend/backend.h"
+#include "freight/backend/cpu/kernels/bf16/blocks.h"
 #include "freight/base/threads.h"
 #include "freight/run/plan.h"
 #include "tests/ops/op_rows.h"
@@ -24,13 +25,15 @@ std::vector<Array> draws(const std::vector<Operand>& operands, uint64_t seed) {
   return out;
 }
 
-// The gradients of a weighted sum of the op's first result.
-Graph first_result_gradients(Op op, const Attrs& a, const std::vector<Operand>& operands) {
+// The gradients of a weighted sum of the op's first result by its first floating operands.
+Graph first_result_gradients(Op op, const Attrs& a, const std::vector<Operand>& operands, size_t most = 9) {
   Graph g;
   Builder b(g);
   const std::vector<Value> out = b.add(op, a, inputs(b, operands));
   const Value loss = weighted_sum(g, {out[0]}, 7);
-  g.outputs = grad(g, loss, floating_inputs(g));
+  std::vector<Value> by = floating_inputs(g);
+  by.resize(std::min(by.size(), most));
+  g.outputs = grad(g, loss, by);
   return g;
 }
 
@@ -55,6 +58,77 @@ TEST(Attention, ALongSequenceAgreesWithTheDefinition) {
     const std::vector<Array> got = run_planned("cpu", g, in);
     for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(close(got[i], want[i], 2e-5)) << "input " << i;
   }
+}
+
+TEST(Attention, AMaskOfAnyFormAddsNothingToThePlannedMemory) {
+  constexpr int64_t kTokens = 1024;
+  const Operand x = f32({2, 2, kTokens, 16});
+  const auto arena = [&](const AttentionAttrs& a, const std::vector<Operand>& in, DType type) {
+    const Graph g = retype(first_result_gradients(Op::attention, a, in, 3), type);
+    EXPECT_EQ(count(g, Op::attention_grad), 1);
+    return plan_for(g, {.backend = "cpu", .deterministic = true})->arena_bytes();
+  };
+  std::vector<DType> types{DType::f32};
+  if (cpu::bf16_table()) types.push_back(DType::bf16);
+  for (const DType type : types) {
+    const size_t without = arena({}, {x, x, x}, type);
+    for (int form = 0; form < 8; ++form) {
+      const bool samples = (form & 1) != 0, heads = (form & 2) != 0;
+      const Shape shape{(samples ? 2 : 1) * (heads ? 2 : 1), (form & 4) != 0 ? kTokens : 1, kTokens};
+      const AttentionAttrs a{.mask = true, .mask_samples = samples, .mask_heads = heads};
+      EXPECT_EQ(arena(a, {x, x, x, rows::boolean(shape)}, type), without) << shape;
+      if (type != DType::f32) continue;  // the mask's rounding would be a step of its own
+      EXPECT_EQ(arena(a, {x, x, x, f32(shape)}, type), without) << shape;
+    }
+  }
+}
+
+// A window of keys around each query, some samples shorter than others, and queries that see nothing: whole blocks of
+// the kernels are hidden, at the front, behind and in between.
+TEST(Attention, AMaskOfALongSequenceAgreesWithTheDefinition) {
+  constexpr int64_t kQueries = 400, kKeys = 330;
+  const Operand q = f32({2, 2, kQueries, 8}), k = f32({2, 2, kKeys, 8}), mask = rows::boolean({2, kQueries, kKeys});
+  std::vector<int> shown;
+  for (int64_t b = 0; b < 2; ++b) {
+    for (int64_t i = 0; i < kQueries; ++i) {
+      for (int64_t j = 0; j < kKeys; ++j) {
+        const bool near = std::abs(i - j) < 30 || (j / 64 == 1 && i > 300), shorter = b == 0 || j < 150;
+        shown.push_back(near && shorter && i % 97 != 5);
+      }
+    }
+  }
+  for (const bool added : {false, true}) {
+    for (const bool causal : {false, true}) {
+      const AttentionAttrs a{.scale = 0.35, .causal = causal, .mask = true, .mask_samples = true};
+      const Operand operand = added ? f32(mask.type.shape) : mask;
+      std::vector<Array> in = draws({q, k, k, operand}, 3);
+      if (!added) in[3] = Array::of<int>(shown, mask.type.shape).cast(DType::boolean);
+      for (size_t i = 0; added && i < shown.size(); ++i) {
+        if (!shown[i]) in[3].data<float>()[i] = -std::numeric_limits<float>::infinity();
+      }
+      for (const DType type : {DType::f32, DType::bf16}) {
+        const Graph g = retype(first_result_gradients(Op::attention, a, {q, k, k, operand}, 3), type);
+        EXPECT_EQ(count(g, Op::attention_grad), 1);
+        const std::vector<Array> given = retype(in, type), got = run_planned("cpu", g, given);
+        const std::vector<Array> want = interpret(retype(g, DType::f64), retype(given, DType::f64));
+        for (size_t i = 0; i < got.size(); ++i)
+          EXPECT_TRUE(close(got[i], want[i], type == DType::f32 ? 2e-5 : 2e-2)) << "input " << i << " in " << type;
+      }
+    }
+  }
+}
+
+TEST(Attention, AMaskThatIsLearnedHasTheGradientOfTheDefinition) {
+  const Operand x = f32({2, 2, 70, 8}), mask = f32({2, 70, 70});
+  const AttentionAttrs a{.scale = 0.35, .causal = true, .mask = true, .mask_heads = true};
+  const Graph g = first_result_gradients(Op::attention, a, {x, x, x, mask});
+  EXPECT_EQ(count(g, Op::attention_grad), 0);
+  ASSERT_EQ(g.outputs.size(), 4u);
+  EXPECT_EQ(g.type(g.outputs[3]), mask.type);
+  const std::vector<Array> in = draws({x, x, x, mask}, 3);
+  const std::vector<Array> want = interpret(retype(g, DType::f64), retype(in, DType::f64));
+  const std::vector<Array> got = run_planned("cpu", g, in);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(close(got[i], want[i], 2e-5)) << "input " << i;
 }
 
 TEST(Attention, KeysBehindTheLengthHaveNoInfluence) {

@@ -399,7 +399,7 @@ TEST(OpSignatures, ReadTheColumnAndTheFields) {
   EXPECT_EQ(signature(Op::fused).operands, (std::vector<OpValue>{{"operands", true, true}}));
   EXPECT_TRUE(signature(Op::constant).operands.empty());
   EXPECT_EQ(info(Op::attention_grad).min_inputs, 6);
-  EXPECT_EQ(info(Op::attention_grad).max_inputs, 8);
+  EXPECT_EQ(info(Op::attention_grad).max_inputs, 9);
   EXPECT_EQ(info(Op::concat).max_inputs, -1);
 }
 

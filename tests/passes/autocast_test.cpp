@@ -305,14 +305,15 @@ Graph attention_between_products(bool second) {
   const Value w = b.one(Op::state, LeafAttrs{"w", {DType::f32, {2, 3, 8, 8}}}, {});
   std::vector<Value> in;
   for (int i = 0; i < 3; ++i) in.push_back(b.matmul(b.binary(Op::mul, x, b.constant(i + 1, {DType::f32, s})), w));
-  const std::vector<Value> y = b.add(Op::attention, AttentionAttrs{.scale = 0.5, .causal = true}, in);
+  in.push_back(b.one(Op::input, LeafAttrs{"mask", {DType::f32, {1, 4, 4}}}, {}));
+  const std::vector<Value> y = b.add(Op::attention, AttentionAttrs{.scale = 0.5, .causal = true, .mask = true}, in);
   Value loss = b.sum(b.unary(Op::square, b.matmul(y[0], w)), {0, 1, 2, 3});
   if (second) loss = b.binary(Op::add, loss, b.reshape(b.sum(y[1], {0, 1, 2}), {1, 1, 1, 1}));
   g.outputs = grad(g, loss, {w});
   return passes::dead_code(g);
 }
 
-TEST(Autocast, AttentionIsIn16BitsWhereTheDeviceOffersItButForItsStatistics) {
+TEST(Autocast, AttentionIsIn16BitsWhereTheDeviceOffersItButForItsMaskAndStatistics) {
   const Graph g = attention_between_products(false);
   const Offering device;
   const Graph low = passes::simplify(passes::autocast(g, DType::bf16, &device));

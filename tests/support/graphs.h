@@ -46,8 +46,10 @@ inline Graph retype(const Graph& g, DType to) {
     const size_t first = n.op == Op::sgd_rows ? 3 : 2;
     const size_t scalars = n.op == Op::sgd_update || n.op == Op::sgd_rows ? 1 : n.op == Op::adam_update ? 2 : 0;
     for (size_t i = first; i < first + scalars; ++i) in[i] = b.cast(in[i], DType::f32);
-    if (n.op == Op::attention_grad && attrs<AttentionAttrs>(n).second) {  // statistics of bf16 are f32
-      in.back() = b.cast(in.back(), b.type(in[in.size() - 3]).dtype);
+    if (const auto* a = std::get_if<AttentionAttrs>(&n.attrs)) {  // masks and statistics of bf16 are f32
+      Value& mask = in[static_cast<size_t>(a->mask_at())];
+      if (a->mask && is_floating(b.type(mask).dtype)) mask = b.cast(mask, wide(b.type(in[0]).dtype));
+      if (a->second && n.op == Op::attention_grad) in.back() = b.cast(in.back(), b.type(in[in.size() - 3]).dtype);
     }
     const bool recurrent = std::holds_alternative<RecurrentAttrs>(n.attrs);
     if (recurrent || std::holds_alternative<RecurrentLayerAttrs>(n.attrs)) {  // and so are weights

@@ -218,11 +218,15 @@ struct EmbeddingAttrs {
   FREIGHT_FIELDS(padding_idx)
 };
 // attention: weights softmax(scale q k^T). causal: a query sees the keys up to its own place; lengths: an input counts
-// the keys of each sample; second (attention_grad): the second result has a cotangent too.
+// the keys of each sample; mask: an input (G, T or 1, S) hides keys or adds to the scores, G = 1, or all samples
+// (mask_samples) times all heads (mask_heads); second (attention_grad): the second result has a cotangent too.
 struct AttentionAttrs {
   double scale = 1;
   bool causal = false, lengths = false, second = false;
-  FREIGHT_FIELDS(scale, causal, lengths, second)
+  bool mask = false, mask_samples = false, mask_heads = false;
+  FREIGHT_FIELDS(scale, causal, lengths, second, mask, mask_samples, mask_heads)
+  int mask_at() const { return lengths ? 4 : 3; }            // among the inputs
+  int inputs() const { return mask_at() + (mask ? 1 : 0); }  // of attention; first ones of attention_grad
 };
 // recurrent: LSTM or GRU, from the first step on or from the last; lengths: an input counts the tokens of each sample,
 // behind which its state stays.

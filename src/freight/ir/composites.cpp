@@ -2,6 +2,7 @@
 // Statistics are computed in f32 where the input is bf16 or f16.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "freight/base/error.h"
 #include "freight/ir/op_rules.h"
@@ -313,13 +314,20 @@ Values adaptive_avg_pool(Builder& b, const Node& n, const Values& in) {
   return {b.cast(x, given)};
 }
 
-// Vaswani et al. 2017: softmax(scale q k^T) v. A sample of length 0 sees its first key.
+// Vaswani et al. 2017: softmax(scale q k^T + mask) v. A sample of length 0 sees its first key.
 Values attention(Builder& b, const Node& n, const Values& in) {
   const auto& a = attrs<AttentionAttrs>(n);
   const DType given = b.type(in[0]).dtype, t = wide(given);
   Ex s = Ex{&b, b.matmul(b.cast(in[0], t), b.cast(in[1], t), false, true)} * a.scale;  // (B, H, T, S)
   const Shape shape = s.shape();
-  const auto hide = [&](Value seen) { s = select({&b, seen}, s, Ex{&b, b.constant_like(-1e30, s.v)}); };
+  constexpr double kHidden = -std::numeric_limits<double>::infinity();
+  const auto hide = [&](Value seen) { s = select({&b, seen}, s, kHidden); };
+  if (a.mask) {
+    const Shape rows = b.shape(in.back());
+    const Shape own{a.mask_samples ? shape[0] : 1, a.mask_heads ? shape[1] : 1, rows[1], rows[2]};
+    const Ex m{&b, b.broadcast(b.reshape(in.back(), own), shape)};
+    s = m.type().dtype == DType::boolean ? select(m, s, kHidden) : s + m;
+  }
   const auto place = [&](int axis) { return b.one(Op::iota, IotaAttrs{shape, axis, DType::i32}, {}); };
   if (a.causal) hide(b.binary(Op::le, place(3), place(2)));
   if (a.lengths) {
@@ -327,8 +335,11 @@ Values attention(Builder& b, const Node& n, const Values& in) {
     const Value keys = b.reshape(b.binary(Op::maximum, length, b.constant_like(1, length)), {shape[0], 1, 1, 1});
     hide(b.binary(Op::lt, place(3), b.broadcast(keys, shape)));
   }
-  const Ex row_max{&b, b.one(Op::stop_gradient, NoAttrs{}, {b.reduce_max(s.v, {3})})};
-  const Ex lse = row_max + apply(Op::log, sum(apply(Op::exp, s - expand(row_max, shape)), {3}));
+  Ex row_max{&b, b.one(Op::stop_gradient, NoAttrs{}, {b.reduce_max(s.v, {3})})};
+  if (a.mask) row_max = select(equals(row_max, kHidden), 0.0, row_max);  // of a query that sees no key
+  Ex total = sum(apply(Op::exp, s - expand(row_max, shape)), {3});
+  if (a.mask) total = select(equals(total, 0.0), 1.0, total);
+  const Ex lse = row_max + apply(Op::log, total);
   const Ex p = apply(Op::exp, s - expand(lse, shape));
   return {b.cast(b.matmul(p.v, b.cast(in[2], t)), given), b.reshape(lse.v, {shape[0], shape[1], shape[2]})};
 }
@@ -338,8 +349,8 @@ Values attention_grad(Builder& b, const Node& n, const Values& in) {
   const auto& a = attrs<AttentionAttrs>(n);
   Node forward = n;
   forward.op = Op::attention;
-  forward.inputs.assign(in.begin(), in.begin() + (a.lengths ? 4 : 3));
-  Values d = through_definition(b, forward, {in[a.lengths ? 6 : 5], a.second ? in.back() : Value{}});
+  forward.inputs.assign(in.begin(), in.begin() + a.inputs());
+  Values d = through_definition(b, forward, {in[static_cast<size_t>(a.inputs() + 2)], a.second ? in.back() : Value{}});
   d.resize(3);
   return d;
 }

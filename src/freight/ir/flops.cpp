@@ -119,7 +119,7 @@ double decomposed(const Node& node, const Types& in, const Types&) { return grap
 double attention_grad(const Node& node, const Types& in, const Types&) {
   Node forward = node;
   forward.op = Op::attention;
-  return 2.5 * decomposed(forward, {in.begin(), in.begin() + (attrs<AttentionAttrs>(node).lengths ? 4 : 3)}, {});
+  return 2.5 * decomposed(forward, {in.begin(), in.begin() + attrs<AttentionAttrs>(node).inputs()}, {});
 }
 
 // Products by the weights, in the gradient two, and a function per gate.

@@ -11,19 +11,26 @@ Types attention(const Node& node, const Types& in) {
       !(in[1] == in[2])) {
     bad(node, "expected q (B, H, T, D) and k, v (B, H, S, D), got ", in[0], ", ", in[1], " and ", in[2]);
   }
-  const bool counted = attrs<AttentionAttrs>(node).lengths;
-  if (counted != (in.size() == 4))
-    bad(node, "expected ", counted ? "4 with" : "3 without", " lengths, got ", in.size(), " inputs");
-  const Type lengths{DType::i32, {q[0]}};
-  if (counted && !(in[3] == lengths) && !(in[3] == Type{DType::i64, {q[0]}})) {
+  const auto& a = attrs<AttentionAttrs>(node);
+  const auto count = static_cast<size_t>(a.inputs());
+  if (in.size() != count) bad(node, "expected ", count, " inputs with its lengths and mask, got ", in.size());
+  const Type lengths{DType::i32, {q[0]}}, lse{wide(in[0].dtype), {q[0], q[1], q[2]}};
+  if (a.lengths && !(in[3] == lengths) && !(in[3] == Type{DType::i64, {q[0]}})) {
     bad(node, "lengths must be integers, one per sample: expected ", lengths, ", got ", in[3]);
   }
-  return {in[0], {wide(in[0].dtype), {q[0], q[1], q[2]}}};
+  if (a.mask) {
+    const Type& mask = in.back();
+    const Shape need{(a.mask_samples ? q[0] : 1) * (a.mask_heads ? q[1] : 1), q[2], k[2]};
+    const bool fits = mask.shape == need || mask.shape == Shape{need[0], 1, k[2]};
+    if (!fits || (mask.dtype != DType::boolean && mask.dtype != lse.dtype))
+      bad(node, "expected a mask of bool or ", Type{lse.dtype, need}, ", or with 1 for axis 1, got ", mask);
+  }
+  return {in[0], lse};
 }
 
 Types attention_grad(const Node& node, const Types& in) {
   const auto& a = attrs<AttentionAttrs>(node);
-  Types need(in.begin(), in.begin() + (a.lengths ? 4 : 3));
+  Types need(in.begin(), in.begin() + a.inputs());
   const Types results = attention(node, need);
   need.insert(need.end(), results.begin(), results.end());
   need.insert(need.end(), results.begin(), results.begin() + (a.second ? 2 : 1));

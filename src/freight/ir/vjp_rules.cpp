@@ -321,9 +321,10 @@ void layer_norm(VjpContext& c) {
   c.set(0, b.cast(dx.v, type.dtype));
 }
 
-// A gradient op of its own, which backends know as a whole kernel.
+// A gradient op of its own, which backends know as a whole kernel. That of a mask needs all weights.
 void attention(VjpContext& c) {
   AttentionAttrs a = attrs<AttentionAttrs>(c.node);
+  if (a.mask && is_floating(c.in(a.mask_at()).type().dtype) && c.needs(a.mask_at())) return decomposed(c);
   a.second = c.has_g(1);
   std::vector<Value> in = c.node.inputs;
   in.insert(in.end(), {c.node.out(0), c.node.out(1), c.g(0).v});

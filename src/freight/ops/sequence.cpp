@@ -9,12 +9,15 @@
 #include "freight/ops/elementwise.h"
 #include "freight/ops/linalg.h"
 #include "freight/ops/neural.h"
+#include "freight/ops/reduce.h"
 #include "freight/ops/sequence_internal.h"
 #include "freight/ops/shape.h"
 
 namespace freight {
 
 namespace {
+
+constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
 double scale_of(const AttentionOptions& o, const Tensor& query) {
   return o.scale != 0 ? o.scale : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(query.dim(3), 1)));
@@ -33,52 +36,38 @@ void need_mask(const char* op, const Tensor& mask, const Shape& scores) {
     ops::fail_here(op, "the mask does not broadcast to (B, H, T, S): expected ", scores, ", got ", mask.type());
 }
 
-// Which keys a query sees, undefined for all of them, and what is added to the scores.
-struct Sight {
-  Tensor seen, bias;
-
-  void narrow(const Tensor& to) { seen = seen.defined() ? logical_and(seen, to) : to; }
-};
-
-Sight sight_of(const char* op, const AttentionOptions& o, const Shape& scores) {
-  const int64_t samples = scores[0], queries = scores[2], keys = scores[3];
-  Sight s;
-  if (o.causal) s.narrow(iota({queries, keys}, 1) <= iota({queries, keys}, 0));
+// The scores with what a mask adds, minus infinity where a query does not see a key.
+Tensor masked(const char* op, Tensor scores, const AttentionOptions& o) {
+  const Shape shape = scores.shape();
+  const int64_t samples = shape[0], queries = shape[2], keys = shape[3];
+  const auto show = [&](const Tensor& seen) { scores = where(seen, scores, kHidden); };
+  if (o.mask.defined()) {
+    need_mask(op, o.mask, shape);
+    const bool added = o.mask.dtype() != DType::boolean;
+    scores = added ? scores + cast(o.mask, scores.dtype()) : where(o.mask, scores, kHidden);
+  }
+  if (o.causal) show(iota({queries, keys}, 1) <= iota({queries, keys}, 0));
   if (o.lengths.defined()) {
     if (o.lengths.shape() != Shape{samples} || !is_integer(o.lengths.dtype())) {
       ops::fail_here(op, "lengths must be integers, one per sample: expected (", samples, "), got ", o.lengths.type());
     }
     const Tensor counts = maximum(ops::counts_within(o.lengths, keys, op), 1);
-    s.narrow(iota({1, 1, 1, keys}, 3) < reshape(counts, {samples, 1, 1, 1}));
+    show(iota({1, 1, 1, keys}, 3) < reshape(counts, {samples, 1, 1, 1}));
   }
-  if (o.mask.defined()) {
-    need_mask(op, o.mask, scores);
-    if (o.mask.dtype() == DType::boolean) {
-      s.narrow(o.mask);
-    } else {
-      // A score of minus infinity is hidden as one that a bool hides: softmax of nothing else would be NaN.
-      const Tensor finite = not_equal(o.mask, -std::numeric_limits<double>::infinity());
-      s.bias = where(finite, o.mask, 0.0);
-      s.narrow(finite);
-    }
-  }
-  return s;
+  return scores;
 }
 
-// Not rounded to 16 bits.
-Tensor wide_weights(const char* op, const Tensor& query, const Tensor& key, const AttentionOptions& o) {
-  ops::need_floating(query, op);
-  const Shape &q = query.shape(), &k = key.shape();
-  if (q.rank() != 4 || k.rank() != 4 || q[0] != k[0] || q[1] != k[1] || q[3] != k[3] || query.dtype() != key.dtype()) {
-    ops::fail_here(op, "expected q (B, H, T, D) and k (B, H, S, D), got ", query.type(), " and ", key.type());
-  }
-  const Shape shape{q[0], q[1], q[2], k[2]};
-  const DType t = wide(query.dtype());
-  Tensor scores = matmul(cast(query, t), transpose(cast(key, t))) * scale_of(o, query);
-  const Sight sight = sight_of(op, o, shape);
-  if (sight.bias.defined()) scores = scores + cast(sight.bias, t);
-  if (!sight.seen.defined()) return softmax(scores, -1);
-  return where(sight.seen, softmax(where(sight.seen, scores, -1e30), -1), 0.0);
+// The mask as the op takes it: (G, T or 1, S), as wide as scores of type t where it is floating.
+Tensor mask_operand(const Tensor& mask, const Shape& scores, DType t, AttentionAttrs& a) {
+  need_mask("attention", mask, scores);
+  Shape own{1, 1, 1, 1};
+  for (int i = 1; i <= mask.rank(); ++i) own[4 - i] = mask.dim(-i);
+  a.mask = true;
+  a.mask_samples = own[0] != 1;
+  a.mask_heads = own[1] != 1;
+  const Tensor groups =
+      reshape(mask.dtype() == DType::boolean ? mask : cast(mask, t), {own[0] * own[1], own[2], own[3]});
+  return broadcast_to(groups, {own[0] * own[1], own[2], scores[3]});
 }
 
 }  // namespace
@@ -93,25 +82,29 @@ Tensor attention(const In& q, const In& k, const In& v, const AttentionOptions& 
   const auto [frame, query] = ops::enter(q, "attention");
   if (query.rank() != 4) ops::fail_here("attention", "expected q (B, H, T, D), got ", query.type());
   std::vector<Tensor> in{query, ops::get(k, "attention"), ops::get(v, "attention")};
-  if (o.mask.defined()) {
-    const Tensor &key = in[1], &value = in[2];
-    if (!(key.type() == value.type())) {
-      ops::fail_here("attention", "k and v must have equal types: got ", key.type(), " and ", value.type());
-    }
-    const Tensor weights = wide_weights("attention", query, key, o);
-    return cast(matmul(weights, cast(value, weights.dtype())), query.dtype());
-  }
-  if (o.lengths.defined()) {
-    const Shape& key = in[1].shape();
-    in.push_back(ops::counts_within(o.lengths, key.rank() == 4 ? key[2] : 0, "attention"));
-  }
-  return ops::one(Op::attention,
-                  AttentionAttrs{.scale = scale_of(o, query), .causal = o.causal, .lengths = o.lengths.defined()}, in);
+  const int64_t keys = in[1].rank() == 4 ? in[1].dim(2) : 0;
+  AttentionAttrs a{.scale = scale_of(o, query), .causal = o.causal, .lengths = o.lengths.defined()};
+  if (a.lengths) in.push_back(ops::counts_within(o.lengths, keys, "attention"));
+  const Shape scores{query.dim(0), query.dim(1), query.dim(2), keys};
+  if (o.mask.defined()) in.push_back(mask_operand(o.mask, scores, wide(query.dtype()), a));
+  return ops::one(Op::attention, a, in);
 }
 
 Tensor attention_weights(const In& q, const In& k, const AttentionOptions& o) {
-  const auto [frame, query] = ops::enter(q, "attention_weights");
-  return cast(wide_weights("attention_weights", query, ops::get(k, "attention_weights"), o), query.dtype());
+  constexpr const char* kName = "attention_weights";
+  const auto [frame, query] = ops::enter(q, kName);
+  const Tensor key = ops::get(k, kName);
+  ops::need_floating(query, kName);
+  const Shape &qs = query.shape(), &ks = key.shape();
+  if (qs.rank() != 4 || ks.rank() != 4 || !(key.type() == Type{query.dtype(), {qs[0], qs[1], ks[2], qs[3]}})) {
+    ops::fail_here(kName, "expected q (B, H, T, D) and k (B, H, S, D), got ", query.type(), " and ", key.type());
+  }
+  const DType t = wide(query.dtype());
+  const Tensor scores = masked(kName, matmul(cast(query, t), transpose(cast(key, t))) * scale_of(o, query), o);
+  if (!o.mask.defined()) return cast(softmax(scores, -1), query.dtype());
+  // Softmax of a query that sees no key would be NaN.
+  const Tensor some = not_equal(max(scores, -1, Keep::yes), kHidden);
+  return cast(where(some, softmax(where(some, scores, 0.0), -1), 0.0), query.dtype());
 }
 
 namespace {

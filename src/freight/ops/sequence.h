@@ -13,9 +13,10 @@ struct AttentionOptions {
   Tensor lengths = {};  // integers (B): the keys that each sample has; undefined: all of them
   Tensor mask = {};     // broadcast to (B, H, T, S): bool, true where a query sees a key; floating, added to the scores
 };
-// softmax(scale q k^T) v with q (B, H, T, D) and k, v (B, H, S, D) -> (B, H, T, D). Memory grows with T, not with T S,
-// but with a mask. A sample of length 0 counts as one of length 1; a query to which a mask shows no key (none true, all
-// minus infinity) gets zeros, as from PyTorch's scaled_dot_product_attention. Vaswani et al. 2017; Dao et al. 2022.
+// softmax(scale q k^T + mask) v with q (B, H, T, D) and k, v (B, H, S, D) -> (B, H, T, D). Memory grows with T, not
+// with T S, but in the gradient of a mask. A sample of length 0 counts as one of length 1; a query to which a mask
+// shows no key (none true, all minus infinity) gets zeros, as from PyTorch's scaled_dot_product_attention. Vaswani et
+// al. 2017; Dao et al. 2022.
 Tensor attention(const In& q, const In& k, const In& v, const AttentionOptions& options = {});
 // The factors of the values alone, softmax(scale q k^T) (B, H, T, S).
 Tensor attention_weights(const In& q, const In& k, const AttentionOptions& options = {});

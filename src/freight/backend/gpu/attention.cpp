@@ -52,26 +52,26 @@ class AttentionText : KernelText {
     hold("q", 0);
     declare("sum");
     line("LOCAL float scores[", tile_ * lanes_, "];");
-    line("float peak = -3e38f, mass = 0;");
+    line("float peak = ", hidden_, ", mass = 0;");
     see_keys();
     begin_tiles("0", "last", "key", 1, "value", 2);
     line("float top = peak;");
     begin_rows();
     dot("score", "q", "key");
-    line("score = c + k < seen ? score * scale : ", literal(-INFINITY, DType::f32), ";");
+    line("score = c + k < seen ? score * scale", masked("mine", "(c + k)"), " : ", hidden_, ";");
     line("scores[k * ", lanes_, " + LANE] = score;");
     line("top = score > top ? score : top;");
     line("}");
-    line("const float shrink = exp(peak - top);");
+    line("const float base = top == ", hidden_, " ? 0 : top, shrink = exp(peak - base);");
     line("mass *= shrink; peak = top;");
     each("sum[d] *= shrink;");
     line("for (int k = 0; k < ", tile_, "; ++k) {");
-    line("const float p = exp(scores[k * ", lanes_, " + LANE] - top);");
+    line("const float p = exp(scores[k * ", lanes_, " + LANE] - base);");
     line("mass += p;");
     add("sum", "p", "value");
     line("} }");
-    store(0, "sum[d] / mass");
-    store(1, "peak + log(mass)");
+    store(0, "(mass == 0 ? 0 : sum[d] / mass)");
+    store(1, "(mass == 0 ? 0 : peak + log(mass))");
     launch("attention", into);
   }
 
@@ -91,7 +91,7 @@ class AttentionText : KernelText {
     line("if (c + k >= seen) break;");
     dot("score", "q", "key", "UNROLL_8");  // q, dy and dq are more than there are registers
     dot("dp", "dy", "value", "UNROLL_8");
-    line("const float ds = scale * exp(score * scale - lse) * (dp - delta);");
+    line("const float ds = scale * exp(score * scale", masked("mine", "(c + k)"), " - lse) * (dp - delta);");
     add("sum", "ds", "key");
     line("} }");
     store(0, "sum[d]");
@@ -116,7 +116,7 @@ class AttentionText : KernelText {
     line("if (c + k >= ", other_, ") break;");
     line("if (row >= keys || (", causal, " && row > c + k)) continue;");
     dot("score", "key", "q");
-    line("const float p = exp(score * scale - lse[k]);");
+    line("const float p = exp(score * scale", masked("(c + k)", "row"), " - lse[k]);");
     if (dv) add("sum_v", "p", "dy");
     if (dk) {
       dot("dp", "value", "dy");
@@ -198,6 +198,18 @@ class AttentionText : KernelText {
     line("const idx_t seen = ", c, " && row + 1 < keys ? row + 1 : keys;");
     line("const idx_t last = ", c, " && first + ", lanes_, " < keys ? first + ", lanes_, " : keys;");
   }
+  // The summand of a score that the mask adds, as text behind the others; empty where there is none.
+  std::string masked(const char* query, const char* key) {
+    if (!a_.mask) return "";
+    const auto at = static_cast<size_t>(a_.mask_at());
+    const Operand& o = spec_.in[at];
+    const Strides& s = o.layout.strides;
+    const int64_t head = a_.mask_heads ? s[0] : 0, heads = a_.mask_heads ? spec_.in[0].type.shape[1] : 1;
+    const std::string value =
+        in(spec_, at).load(cat("b * ", number(a_.mask_samples ? s[0] * heads : 0), " + h * ", number(head), " + ",
+                               query, " * ", number(o.type.shape[1] > 1 ? s[1] : 0), " + ", key, " * ", number(s[2])));
+    return o.type.dtype == DType::boolean ? cat(" + (", value, " ? 0 : ", hidden_, ")") : cat(" + ", value);
+  }
   std::string place(const Operand& o, const char* row) {
     const Strides& s = o.layout.strides;
     std::string at = cat("b * ", number(s[0]), " + h * ", number(s[1]), " + ", row, " * ", number(s[2]));
@@ -211,8 +223,9 @@ class AttentionText : KernelText {
 
   const StepSpec& spec_;
   const AttentionAttrs& a_;
-  // Operands of a gradient behind q, k, v and perhaps lengths.
-  const size_t y_ = a_.lengths ? 4 : 3, lse_ = y_ + 1, dy_ = y_ + 2, dlse_ = y_ + 3;
+  const std::string hidden_ = literal(-INFINITY, DType::f32);
+  // Operands of a gradient behind those of its attention.
+  const size_t y_ = static_cast<size_t>(a_.inputs()), lse_ = y_ + 1, dy_ = y_ + 2, dlse_ = y_ + 3;
   int64_t width_, lanes_, tile_, groups_;
   std::string own_, other_, numbers_;  // how many rows there are; D
 };

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "freight/backend/cpu/kernels/attention_rows.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/backend/cpu/kernels/scratch.h"
@@ -21,9 +20,11 @@ constexpr int64_t kChunk = 6 * kQueries;      // queries of a task at most; its 
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
 // Floats that a thread needs.
-int64_t forward_scratch(int64_t d) { return panel_size(d, kKeys) + panel_size(kKeys, d) + kQueries * kKeys + kChunk; }
+int64_t forward_scratch(int64_t d) {
+  return panel_size(d, kKeys) + panel_size(kKeys, d) + 2 * kQueries * kKeys + kChunk;
+}
 int64_t backward_scratch(int64_t d, int64_t t) {
-  return 2 * panel_size(d, kKeys) + panel_size(kKeys, d) + 2 * panel_size(kQueries, d) + 2 * kQueries * kKeys + t +
+  return 2 * panel_size(d, kKeys) + panel_size(kKeys, d) + 2 * panel_size(kQueries, d) + 3 * kQueries * kKeys + t +
          (3 * t + 2 * kKeys) * d;
 }
 
@@ -72,31 +73,47 @@ int64_t AttentionProblem::keys_of(const void* lengths, int64_t b) const {
   return std::clamp<int64_t>(n, 1, keys);
 }
 
+bool AttentionMask::read(int64_t b, int64_t h, int64_t i, int64_t j, float* bias, ScoreBlock& block) const {
+  if (!data) return true;
+  const int64_t at = b * batch + h * head + i * row + j;
+  const void* from = static_cast<const char*>(data) + at * (added ? sizeof(float) : 1);
+  return attention_table().read_mask(block, bias, from, row, added);
+}
+
 // lse holds the running maximum until the end.
 void Attention::queries(const AttentionOperands& o, int64_t head, int64_t first, int64_t last) const {
   const int64_t b = head / p_.heads, h = head % p_.heads, keys = p_.keys_of(o.lengths, b), d = p_.width;
   const float *q = o.q.at(b, h), *k = o.k.at(b, h), *v = o.v.at(b, h);
   float *y = o.y.at(b, h), *lse = o.lse + head * p_.queries;
   float *k_panels = static_cast<float*>(thread_scratch(thread_bytes_)), *v_panels = k_panels + panel_size(d, kKeys);
-  float *p = v_panels + panel_size(kKeys, d), *sums = p + kQueries * kKeys;
+  float *p = v_panels + panel_size(kKeys, d), *bias = p + kQueries * kKeys, *sums = bias + kQueries * kKeys;
   std::fill(lse + first, lse + last, kHidden);
   std::fill_n(sums, last - first, 0.0f);
+  bool begun[kChunk / kQueries] = {};  // blocks of queries of which y has numbers
   for (int64_t j = 0; j < (p_.causal ? std::min(keys, last) : keys); j += kKeys) {
     const int64_t count = std::min(kKeys, keys - j);
     pack_columns(k_panels, k + j * o.k.row, 1, o.k.row, d, count);
     pack_columns(v_panels, v + j * o.v.row, o.v.row, 1, count, d);
     for (int64_t i = first; i < last; i += kQueries) {
       const int64_t rows = std::min(kQueries, last - i), seen = seen_keys(p_, i, rows, j, count);
-      if (seen == 0) continue;
+      ScoreBlock scores = block(p_, p, i, rows, j, seen);
+      if (seen == 0 || !o.mask.read(b, h, i, j, bias, scores)) continue;
       multiply_panels({q + i * o.q.row, o.q.row, 1, k_panels, p, kKeys, rows, seen, d, false});
-      attention_table().weights(block(p_, p, i, rows, j, seen), lse + i, sums + i - first, y + i * o.y.row, o.y.row, d,
-                                j == 0);
-      multiply_panels({p, kKeys, 1, v_panels, y + i * o.y.row, o.y.row, rows, d, seen, j > 0, count});
+      attention_table().weights(scores, lse + i, sums + i - first, y + i * o.y.row, o.y.row, d);
+      bool& adds = begun[(i - first) / kQueries];
+      multiply_panels({p, kKeys, 1, v_panels, y + i * o.y.row, o.y.row, rows, d, seen, adds, count});
+      adds = true;
     }
   }
   for (int64_t i = first; i < last; ++i) {
-    scale(y + i * o.y.row, 1 / sums[i - first], d);
-    lse[i] += std::log(sums[i - first]);
+    const float sum = sums[i - first];
+    if (sum == 0) {
+      std::fill_n(y + i * o.y.row, d, 0.0f);
+      lse[i] = 0;
+    } else {
+      scale(y + i * o.y.row, 1 / sum, d);
+      lse[i] += std::log(sum);
+    }
   }
 }
 
@@ -111,12 +128,14 @@ void Attention::gradients(const AttentionOperands& o, int64_t head) const {
   float *kt = static_cast<float*>(thread_scratch(thread_bytes_)), *vt = kt + panel_size(d, kKeys),
         *k_panels = vt + panel_size(d, kKeys);
   float *q_panels = k_panels + panel_size(kKeys, d), *dy_panels = q_panels + panel_size(kQueries, d);
-  float *p = dy_panels + panel_size(kQueries, d), *ds = p + kQueries * kKeys, *delta = ds + kQueries * kKeys;
+  float *p = dy_panels + panel_size(kQueries, d), *ds = p + kQueries * kKeys, *bias = ds + kQueries * kKeys,
+        *delta = bias + kQueries * kKeys;
   // dL/ds = p (dp - delta), delta = sum(p dp) = y dy; d lse/ds = p.
   float *q_rows = delta + t, *dy_rows = q_rows + t * d, *dq_rows = dy_rows + t * d, *dk_rows = dq_rows + t * d,
         *dv_rows = dk_rows + kKeys * d;
   copy_rows(q_rows, d, q, o.q.row, t, d);
   copy_rows(dy_rows, d, dy, o.dy.row, t, d);
+  std::fill_n(dq_rows, t * d, 0.0f);
   attention_table().dots(delta, y, o.y.row, dy_rows, d, t, d);
   for (int64_t i = 0; dlse && i < t; ++i) delta[i] -= dlse[i];
   const int64_t used = p_.causal ? std::min(keys, t) : keys;
@@ -130,20 +149,20 @@ void Attention::gradients(const AttentionOperands& o, int64_t head) const {
     pack_columns(kt, k + j * o.k.row, 1, o.k.row, d, count);
     pack_columns(vt, v + j * o.v.row, 1, o.v.row, d, count);
     pack_columns(k_panels, k + j * o.k.row, o.k.row, 1, count, d);
+    std::fill_n(dk_rows, count * d, 0.0f);
+    std::fill_n(dv_rows, count * d, 0.0f);
     for (int64_t i = start; i < t; i += kQueries) {
       const int64_t rows = std::min(kQueries, t - i), seen = seen_keys(p_, i, rows, j, count);
-      if (i == start) {  // the other keys are seen by later queries
-        std::fill(dk_rows + seen * d, dk_rows + count * d, 0.0f);
-        std::fill(dv_rows + seen * d, dv_rows + count * d, 0.0f);
-      }
+      ScoreBlock scores = block(p_, p, i, rows, j, seen);
+      if (!o.mask.read(b, h, i, j, bias, scores)) continue;
       multiply_panels({q_rows + i * d, d, 1, kt, p, kKeys, rows, seen, d, false});
       multiply_panels({dy_rows + i * d, d, 1, vt, ds, kKeys, rows, seen, d, false});
-      attention_table().gradients(block(p_, p, i, rows, j, seen), ds, lse + i, delta + i);
+      attention_table().gradients(scores, ds, lse + i, delta + i);
       pack_columns(q_panels, q_rows + i * d, d, 1, rows, d);
       pack_columns(dy_panels, dy_rows + i * d, d, 1, rows, d);
-      multiply_panels({p, 1, kKeys, dy_panels, dv_rows, d, seen, d, rows, i > start});
-      multiply_panels({ds, 1, kKeys, q_panels, dk_rows, d, seen, d, rows, i > start});
-      multiply_panels({ds, kKeys, 1, k_panels, dq_rows + i * d, d, rows, d, seen, j > 0, count});
+      multiply_panels({p, 1, kKeys, dy_panels, dv_rows, d, seen, d, rows, true});
+      multiply_panels({ds, 1, kKeys, q_panels, dk_rows, d, seen, d, rows, true});
+      multiply_panels({ds, kKeys, 1, k_panels, dq_rows + i * d, d, rows, d, seen, true, count});
     }
     copy_rows(dk + j * o.dk.row, o.dk.row, dk_rows, d, count, d);
     copy_rows(dv + j * o.dv.row, o.dv.row, dv_rows, d, count, d);

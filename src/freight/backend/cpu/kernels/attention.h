@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "freight/backend/cpu/kernels/attention_rows.h"
+
 namespace freight::cpu {
 
 // A tensor (B, H, rows, D); strides in elements, D contiguous.
@@ -17,6 +19,17 @@ struct Heads {
   }
 };
 
+// A mask (B, H, T, S) of bool, true where a query sees a key, or of f32, which is added to the scores. Strides in
+// elements, 0 along axes that it is broadcast along; S contiguous.
+struct AttentionMask {
+  const void* data = nullptr;  // null: there is none
+  bool added = false;
+  int64_t batch = 0, head = 0, row = 0;
+  // Writes its part for a block of scores, from query i and key j of a head on, into `bias`, which lies as the scores
+  // do, and lets the block read it. False where it hides all keys from all queries of the block.
+  bool read(int64_t b, int64_t h, int64_t i, int64_t j, float* bias, ScoreBlock& block) const;
+};
+
 struct AttentionProblem {
   int64_t samples = 0, heads = 0, queries = 0, keys = 0, width = 0;  // B H T S D
   bool causal = false, wide_lengths = false;
@@ -25,10 +38,12 @@ struct AttentionProblem {
   int64_t keys_of(const void* lengths, int64_t b) const;
 };
 
-// The operands of a run: `lengths` (B; i64 where they are wide, else i32) may be null, and so may dlse.
+// The operands of a run: `lengths` (B; i64 where they are wide, else i32) may be null, and so may dlse. A query that
+// sees no key has zeros in y, and lse 0.
 struct AttentionOperands {
   Heads q, k, v, y, dy, dq, dk, dv;
   const void* lengths = nullptr;
+  AttentionMask mask;
   float* lse = nullptr;  // (B, H, T): log of the sum of the exponentials
   const float* dlse = nullptr;
 };

@@ -21,6 +21,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
+constexpr float kHidden = -std::numeric_limits<float>::infinity();
+
 // exp of numbers that are at most 0, but for rounding; NaN stays.
 HWY_INLINE V weight(V x) { return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(D(), x)); }
 // The lanes from column j on that count.
@@ -28,22 +30,23 @@ HWY_INLINE hn::Mask<D> counts(int64_t seen, int64_t j) {
   return hn::FirstN(D(), static_cast<size_t>(seen > j ? seen - j : 0));
 }
 
-void weights(const ScoreBlock& b, float* m, float* sums, float* y, ptrdiff_t y_row, int64_t d, bool first) {
+void weights(const ScoreBlock& b, float* m, float* sums, float* y, ptrdiff_t y_row, int64_t d) {
   const D tag;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
-  const V hidden = hn::Set(tag, -std::numeric_limits<float>::infinity()), scale = hn::Set(tag, b.scale);
+  const V hidden = hn::Set(tag, kHidden), scale = hn::Set(tag, b.scale);
   for (int64_t r = 0; r < b.rows; ++r) {
     float* s = b.scores + r * b.row;
     const int64_t seen = b.seen(r);
     V top = hidden;
     for (int64_t j = 0; j < b.keys; j += lanes) {
       V x = hn::Mul(hn::LoadU(tag, s + j), scale);
+      if (b.bias) x = hn::Add(x, hn::LoadU(tag, b.bias + r * b.bias_row + j));
       if (seen < j + lanes) x = hn::IfThenElse(counts(seen, j), x, hidden);
       top = hn::Max(top, x);
       hn::StoreU(x, tag, s + j);
     }
     const float now = std::max(m[r], hn::GetLane(hn::MaxOfLanes(tag, top)));
-    const V shift = hn::Set(tag, now);
+    const V shift = hn::Set(tag, now == kHidden ? 0 : now);  // no key was seen so far
     V sum = hn::Zero(tag);
     for (int64_t j = 0; j < b.keys; j += lanes) {
       const V p = weight(hn::Sub(hn::LoadU(tag, s + j), shift));
@@ -51,7 +54,7 @@ void weights(const ScoreBlock& b, float* m, float* sums, float* y, ptrdiff_t y_r
       hn::StoreU(p, tag, s + j);
     }
     const float total = hn::GetLane(hn::SumOfLanes(tag, sum));
-    if (first || now == m[r]) {
+    if (now == m[r] || sums[r] == 0) {
       sums[r] += total;
     } else {
       const float factor = std::exp(m[r] - now);
@@ -75,7 +78,9 @@ void gradients(const ScoreBlock& b, float* dp, const float* lse, const float* de
     const int64_t seen = b.seen(r);
     const V shift = hn::Set(tag, lse[r]), mean = hn::Set(tag, delta[r]);
     for (int64_t j = 0; j < b.keys; j += lanes) {
-      V p = weight(hn::MulSub(hn::LoadU(tag, s + j), scale, shift));
+      V x = hn::MulSub(hn::LoadU(tag, s + j), scale, shift);
+      if (b.bias) x = hn::Add(x, hn::LoadU(tag, b.bias + r * b.bias_row + j));
+      V p = weight(x);
       if (seen < j + lanes) p = hn::IfThenElseZero(counts(seen, j), p);
       hn::StoreU(p, tag, s + j);
       hn::StoreU(hn::Mul(hn::Mul(hn::Sub(hn::LoadU(tag, g + j), mean), p), scale), tag, g + j);
@@ -96,7 +101,45 @@ void dots(float* out, const float* a, ptrdiff_t a_row, const float* b, ptrdiff_t
   }
 }
 
-AttentionTable make_attention_table() { return {weights, gradients, dots}; }
+// The first `count` of a vector's numbers, and zeros.
+template <class Tag, class T>
+HWY_INLINE auto load_first(Tag tag, const T* from, int64_t count) {
+  T part[hn::MaxLanes(D())] = {};
+  std::copy_n(from, count, part);
+  return hn::LoadU(tag, part);
+}
+
+bool read_mask(ScoreBlock& b, float* bias, const void* mask, ptrdiff_t row, bool added) {
+  b.bias = bias;
+  b.bias_row = row == 0 ? 0 : b.row;
+  const D tag;
+  const hn::Rebind<uint8_t, D> bytes;
+  const hn::RebindToSigned<D> words;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(tag));
+  const V hidden = hn::Set(tag, kHidden), zero = hn::Zero(tag);
+  hn::Mask<D> any = hn::Ne(zero, zero);
+  for (int64_t r = 0; r < (row == 0 ? 1 : b.rows); ++r) {
+    for (int64_t j = 0; j < b.keys; j += lanes) {
+      const int64_t at = r * row + j;
+      const auto some = [&](auto of, const auto* from) HWY_ATTR {
+        return j + lanes <= b.keys ? hn::LoadU(of, from + at) : load_first(of, from + at, b.keys - j);
+      };
+      V x;
+      if (added) {
+        x = some(tag, static_cast<const float*>(mask));
+        if (j + lanes > b.keys) x = hn::IfThenElse(counts(b.keys, j), x, hidden);
+      } else {
+        const auto seen = hn::PromoteTo(words, some(bytes, static_cast<const uint8_t*>(mask)));
+        x = hn::IfThenElse(hn::RebindMask(tag, hn::Ne(seen, hn::Zero(words))), zero, hidden);
+      }
+      any = hn::Or(any, hn::Ne(x, hidden));
+      hn::StoreU(x, tag, bias + r * b.bias_row + j);
+    }
+  }
+  return !hn::AllFalse(tag, any);
+}
+
+AttentionTable make_attention_table() { return {weights, gradients, dots, read_mask}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace freight::cpu

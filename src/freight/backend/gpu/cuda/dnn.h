@@ -39,8 +39,9 @@ std::string to_string(const Convolution& c);
 // has none for the type or an extent is 0.
 std::optional<Convolution> convolution(const freight::Graph& graph, const Node& node, bool tf32);
 
-// True where cuDNN may take an attention or its gradient, once it is in 16 bits: no lengths, no cotangent of lse, heads
-// of 8, 16 ... 128 numbers. And a step of one, in 16 bits: these lie side by side, all else at multiples of 16 bytes.
+// True where cuDNN may take an attention or its gradient, once it is in 16 bits: no lengths, no mask, no cotangent of
+// lse, heads of 8, 16 ... 128 numbers. And a step of one, in 16 bits: these lie side by side, all else at multiples of
+// 16 bytes.
 bool takes_attention(const freight::Graph& graph, const Node& node);
 bool takes_attention(const StepSpec& spec);
 

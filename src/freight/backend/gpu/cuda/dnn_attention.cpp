@@ -113,7 +113,7 @@ bool takes_attention(const freight::Graph& graph, const Node& node) {
   if (node.op != Op::attention && node.op != Op::attention_grad) return false;
   const auto& a = attrs<AttentionAttrs>(node);
   const Shape& q = graph.type(node.in(0)).shape;
-  return !a.lengths && !a.second && q.numel() > 0 && q[3] % 8 == 0 && q[3] <= 128;
+  return !a.lengths && !a.mask && !a.second && q.numel() > 0 && q[3] % 8 == 0 && q[3] <= 128;
 }
 
 bool takes_attention(const StepSpec& spec) {

@@ -37,6 +37,21 @@ FREIGHT_AVX512 inline __mmask16 counts(int64_t seen, int half) {
   return _mm512_cmplt_epi32_mask(lines, _mm512_set1_epi32(static_cast<int>(std::clamp<int64_t>(seen, 0, kSide))));
 }
 
+// Products become scores: scale product + bias.
+FREIGHT_AVX512 void add_bias(ScoreBlock& b) {
+  const __m512 by = _mm512_set1_ps(b.scale);
+  for (int64_t r = 0; r < b.rows; ++r) {
+    const __m512 left = _mm512_load_ps(b.bias + r * b.bias_row),
+                 right = _mm512_load_ps(b.bias + r * b.bias_row + kRows);
+    float* s = b.scores + place(r) * kSide;  // halves of the panels' order: see counts()
+    const auto add = [&](float* to, __m512 bias)
+                         FREIGHT_AVX512 { _mm512_store_ps(to, _mm512_fmadd_ps(_mm512_load_ps(to), by, bias)); };
+    add(s, _mm512_shuffle_f32x4(left, right, 0x88));
+    add(s + kRows, _mm512_shuffle_f32x4(left, right, 0xdd));
+  }
+  b.scale = 1;
+}
+
 // The largest score of each row so far.
 FREIGHT_AVX512 void maxima(const float* scores, const Seen& seen, float scale, float* top) {
   const __m512 hidden = _mm512_set1_ps(-INFINITY), by = _mm512_set1_ps(scale);
@@ -63,10 +78,10 @@ FREIGHT_AVX512 void weights(const float* scores, const Seen& seen, float scale, 
   }
 }
 
-// Scores and dp become p = exp(scale score - lse[r]) and scale p (dp - delta[r]), pieces of left operands.
-FREIGHT_AVX512 void gradient(const float* scores, const float* dp, const Seen& seen, float scale, const float* lse,
+// Scores and dp become p = exp(b.scale score - lse[r]) and scale p (dp - delta[r]), pieces of left operands.
+FREIGHT_AVX512 void gradient(const ScoreBlock& b, const float* dp, const Seen& seen, float scale, const float* lse,
                              const float* delta, Bf16* p_out, Bf16* ds_out) {
-  const __m512 by = _mm512_set1_ps(scale);
+  const __m512 by = _mm512_set1_ps(b.scale), ds_by = _mm512_set1_ps(scale);
   for (int64_t r = 0; r < kSide; ++r) {
     const int64_t at = place(r) * kSide, count = seen.of(r);
     if (count == 0) {
@@ -76,9 +91,9 @@ FREIGHT_AVX512 void gradient(const float* scores, const float* dp, const Seen& s
     }
     const __m512 m = _mm512_set1_ps(lse[r]), mean = _mm512_set1_ps(delta[r]);
     const auto half = [&](int h, __m512& ds) FREIGHT_AVX512 {
-      const __m512 s = _mm512_load_ps(scores + at + h * kRows), g = _mm512_load_ps(dp + at + h * kRows);
+      const __m512 s = _mm512_load_ps(b.scores + at + h * kRows), g = _mm512_load_ps(dp + at + h * kRows);
       const __m512 p = _mm512_maskz_mov_ps(counts(count, h), exp_f32(_mm512_fmsub_ps(s, by, m)));
-      ds = _mm512_mul_ps(_mm512_mul_ps(_mm512_sub_ps(g, mean), p), by);
+      ds = _mm512_mul_ps(_mm512_mul_ps(_mm512_sub_ps(g, mean), p), ds_by);
       return p;
     };
     __m512 ds0, ds1;
@@ -112,9 +127,10 @@ FREIGHT_AVX512 float dot(const Bf16* a, const Bf16* b, int64_t d) {
 #else  // never called: bf16_table() is null
 
 constexpr int64_t place(int64_t line) { return line; }
+void add_bias(ScoreBlock&) {}
 void maxima(const float*, const Seen&, float, float*) {}
 void weights(const float*, const Seen&, float, const float*, float*, Bf16*) {}
-void gradient(const float*, const float*, const Seen&, float, const float*, const float*, Bf16*, Bf16*) {}
+void gradient(const ScoreBlock&, const float*, const Seen&, float, const float*, const float*, Bf16*, Bf16*) {}
 void scale_rows(float*, const float*) {}
 float dot(const Bf16*, const Bf16*, int64_t) { return 0; }
 
@@ -161,7 +177,7 @@ Bf16Attention::Bf16Attention(const AttentionProblem& problem, bool gradient) : p
   key_blocks_ = ceil_div(p_.keys, kSide);
   const int64_t pieces = gradient ? (4 * query_blocks_ + 3 * kKeyBlocks) * deep_ + (2 * query_blocks_ + 2) * kKeyBlocks
                                   : (2 * key_blocks_ + 1) * deep_ + key_blocks_;
-  const int64_t sums = (gradient ? 2 + query_blocks_ * deep_ : key_blocks_) + 1;
+  const int64_t sums = (gradient ? 2 + query_blocks_ * deep_ : key_blocks_) + 2;
   thread_bytes_ = static_cast<size_t>(pieces * kPiece) * sizeof(Bf16) +
                   static_cast<size_t>(sums * kBlock) * sizeof(float) +
                   static_cast<size_t>(2 * query_blocks_ * kSide + 4 * kSide) * sizeof(float);
@@ -188,7 +204,9 @@ void Bf16Attention::queries(const AttentionOperands& o, int64_t head, int64_t fi
   char* memory = static_cast<char*>(thread_scratch(thread_bytes_));
   Bf16 *k = take<Bf16>(memory, key_blocks_ * deep_ * kPiece), *v = take<Bf16>(memory, key_blocks_ * deep_ * kPiece);
   Bf16 *q = take<Bf16>(memory, deep_ * kPiece), *p = take<Bf16>(memory, key_blocks_ * kPiece);
-  float *scores = take<float>(memory, key_blocks_ * kBlock), *sums = take<float>(memory, kBlock);
+  float *scores = take<float>(memory, key_blocks_ * kBlock), *sums = take<float>(memory, kBlock),
+        *bias = take<float>(memory, kBlock);
+  const float scale = o.mask.data ? 1 : p_.scale;  // a mask's scores are scaled already
   pack_rows(k, o.k.at<Bf16>(b, h), o.k.row, used, d, Side::right);
   pack_steps(v, o.v.at<Bf16>(b, h), o.v.row, used, d, used_blocks);
   table.begin();
@@ -204,15 +222,28 @@ void Bf16Attention::queries(const AttentionOperands& o, int64_t head, int64_t fi
     pack_rows(q, o.q.at<Bf16>(b, h) + row * o.q.row, o.q.row, rows, d, Side::left);
     float top[kSide], total[kSide] = {};
     std::fill_n(top, kSide, -INFINITY);
+    int64_t from = 0, to = 0;  // the blocks of keys outside of which the mask hides all
     for (int64_t j = 0; j < blocks; ++j) {
-      table.block(q, k + j * deep_ * kPiece, deep_, scores + j * kBlock, false);
-      maxima(scores + j * kBlock, seen(j), p_.scale, top);
+      ScoreBlock block{
+          .scores = scores + j * kBlock, .row = kSide, .rows = rows, .keys = seen(j).keys, .scale = p_.scale};
+      if (!o.mask.read(b, h, row, j * kSide, bias, block)) {
+        std::fill_n(block.scores, kBlock, -INFINITY);
+        continue;
+      }
+      if (to == 0) from = j;
+      to = j + 1;
+      table.block(q, k + j * deep_ * kPiece, deep_, block.scores, false);
+      if (block.bias) add_bias(block);
+      maxima(block.scores, seen(j), scale, top);
     }
-    for (int64_t j = 0; j < blocks; ++j) weights(scores + j * kBlock, seen(j), p_.scale, top, total, p + j * kPiece);
-    for (int64_t r = 0; r < rows; ++r) o.lse[head * p_.queries + row + r] = top[r] + std::log(total[r]);
-    for (int64_t r = 0; r < kSide; ++r) total[r] = r < rows ? 1 / total[r] : 0;
+    to = std::max<int64_t>(to, 1);
+    for (float& t : top) t = t == -INFINITY ? 0 : t;  // no key is seen
+    for (int64_t j = from; j < to; ++j) weights(scores + j * kBlock, seen(j), scale, top, total, p + j * kPiece);
+    for (int64_t r = 0; r < rows; ++r)
+      o.lse[head * p_.queries + row + r] = total[r] == 0 ? 0 : top[r] + std::log(total[r]);
+    for (int64_t r = 0; r < kSide; ++r) total[r] = r < rows && total[r] != 0 ? 1 / total[r] : 0;
     for (int64_t c = 0; c < deep_; ++c) {
-      table.block(p, v + c * used_blocks * kPiece, blocks, sums, false);
+      table.block(p + from * kPiece, v + (c * used_blocks + from) * kPiece, to - from, sums, false);
       scale_rows(sums, total);
       table.finish(sums, {.to = o.y.at<Bf16>(b, h) + row * o.y.row + c * kSide,
                           .row = o.y.row,
@@ -237,7 +268,8 @@ void Bf16Attention::gradients(const AttentionOperands& o, int64_t head) const {
        *turned = take<Bf16>(memory, 2 * query_blocks_ * kKeyBlocks * kPiece);
   Bf16 *p = take<Bf16>(memory, kPiece), *ds = take<Bf16>(memory, kKeyBlocks * kPiece);
   float *scores = take<float>(memory, kBlock), *dp = take<float>(memory, kBlock), *sums = take<float>(memory, kBlock),
-        *dq = take<float>(memory, query_blocks_ * deep_ * kBlock), *delta = take<float>(memory, query_blocks_ * kSide);
+        *bias = take<float>(memory, kBlock), *dq = take<float>(memory, query_blocks_ * deep_ * kBlock),
+        *delta = take<float>(memory, query_blocks_ * kSide);
   const float* lse = o.lse + head * t;
   pack_rows(q_rows, q, o.q.row, t, d, Side::left);
   pack_rows(dy_rows, dy, o.dy.row, t, d, Side::left);
@@ -273,11 +305,19 @@ void Bf16Attention::gradients(const AttentionOperands& o, int64_t head) const {
                         .more = p_.causal ? 1 : 0,
                         .keys = std::min(kSide, keys - at),
                         .rows = rows};
+        Bf16 *p_turned = turned + (j * query_blocks_ + i) * kPiece,
+             *ds_turned = p_turned + kKeyBlocks * query_blocks_ * kPiece;
+        ScoreBlock block{.scores = scores, .row = kSide, .rows = rows, .keys = seen.keys, .scale = p_.scale};
+        if (!o.mask.read(b, h, row, at, bias, block)) {
+          for (Bf16* piece : {p_turned, ds_turned, ds + j * kPiece}) std::fill_n(piece, kPiece, Bf16{0});
+          continue;
+        }
         table.block(q_rows + i * deep_ * kPiece, k_columns + j * deep_ * kPiece, deep_, scores, false);
         table.block(dy_rows + i * deep_ * kPiece, v_columns + j * deep_ * kPiece, deep_, dp, false);
-        gradient(scores, dp, seen, p_.scale, lse + row, delta + row, p, ds + j * kPiece);
-        turn(turned + (j * query_blocks_ + i) * kPiece, p);
-        turn(turned + ((kKeyBlocks + j) * query_blocks_ + i) * kPiece, ds + j * kPiece);
+        if (block.bias) add_bias(block);
+        gradient(block, dp, seen, p_.scale, lse + row, delta + row, p, ds + j * kPiece);
+        turn(p_turned, p);
+        turn(ds_turned, ds + j * kPiece);
       }
       for (int64_t c = 0; c < deep_; ++c)
         table.block(ds, k_steps + c * kKeyBlocks * kPiece, meets, dq + (i * deep_ + c) * kBlock, key > 0);
