@@ -35,7 +35,7 @@ assert size < 20e6, f"expected fewer than 20 MB, got {size:,} bytes"
 needs = email.message_from_bytes(archive.read(metadata)).get_all("Requires-Dist")
 assert needs == ["nanobind-backend>=1.0"], needs
 licenses = {n.split("/licenses/")[1] for n in names if ".dist-info/licenses/" in n}
-expected = {"LICENSE", "NOTICE"} | {"libraries/" + n for n in ("pocketfft", "onednn", "libgomp1", "libsentencepiece0", "libssl3")}
+expected = {"LICENSE", "NOTICE"} | {"libraries/" + n for n in ("pocketfft", "cpp-httplib", "onednn", "libgomp1", "libsentencepiece0", "libnettle8")}
 assert expected <= licenses, f"licenses are missing: {expected - licenses}"
 files = {n for n in names if n.startswith("freight/")}
 expected = {"freight/" + n for n in ("_core.abi3.so", "lib/libfreight.so", "lib/fallback/libgomp.so.1", "bin/freight", "py.typed", "__init__.pyi")}

@@ -6,7 +6,7 @@ from math import ceil as _ceil, inf, nan, pi, e  # noqa: F401
 
 from . import _core, _results
 from ._dtypes import *  # noqa: F401,F403
-from ._dtypes import _HALVES, _KINDS, __array_namespace_info__  # noqa: F401
+from ._dtypes import _HALVES, _KINDS, _WIDER, __array_namespace_info__  # noqa: F401
 from ._core import Array, dtype
 from ._nested import flattened as _flattened
 from ._manipulation import *  # noqa: F401,F403
@@ -413,14 +413,14 @@ def _count(x, axis):
     return n
 
 
-
-
 def mean(x, /, *, axis=None, keepdims=False):
     """Means over axes; of integers in float32."""
     _array(x, "mean")
     if isdtype(x.dtype, ("bool", "integral")):
         x = astype(x, float32)
     t = float32 if x.dtype in _HALVES else x.dtype
+    if x._on_host:
+        t = _WIDER.get(t, t)  # rounded once, after the division
     y = sum(x, axis=axis, keepdims=keepdims, dtype=t) / _divisor(_count(x, axis), t)
     return astype(y, x.dtype, copy=False)
 
@@ -572,4 +572,7 @@ def vecdot(x1, x2, /, *, axis=-1):
     if x1.shape[axis] != x2.shape[axis]:
         raise ValueError(f"vecdot: sizes of axis {axis} differ: {x1.shape} and {x2.shape}")
     t = _core.promoted(x1.dtype, x2.dtype)
-    return sum(multiply(conj(x1), x2), axis=axis, dtype=t)
+    left = conj(x1) if isdtype(x1.dtype, "complex floating") else x1
+    if x1._on_host and x2._on_host and t in _WIDER:  # rounded once
+        return astype(sum(multiply(astype(left, _WIDER[t], copy=False), x2), axis=axis), t)
+    return sum(multiply(left, x2), axis=axis, dtype=t)

@@ -18,6 +18,7 @@ _KINDS = {
 _KINDS["integral"] = _KINDS["signed integer"] + _KINDS["unsigned integer"]
 _KINDS["numeric"] = _KINDS["integral"] + _KINDS["real floating"] + _KINDS["complex floating"]
 _HALVES = (float16, bfloat16)
+_WIDER = {float16: float64, bfloat16: float64, float32: float64, complex64: complex128}  # holds products of two elements exactly
 
 
 def isdtype(dtype, kind):

@@ -36,6 +36,16 @@ def _prepared(x, function, real=False):
     return x
 
 
+def _wide(x):
+    """Between the axes of a transform elements are in float64, and are rounded at its end."""
+    return xp.astype(x, xp._WIDER.get(x.dtype, x.dtype), copy=False)
+
+
+def _rounded(y, t):
+    """A transform of elements of type t."""
+    return xp.astype(y, {xp.float64: xp.float32, xp.complex128: xp.complex64}[y.dtype]) if t in xp._WIDER else y
+
+
 def _length(n, usual, function):
     n = usual if n is None else n
     if n < 1:
@@ -73,9 +83,10 @@ def _axes(x, s, axes):
 
 def _along(transform, x, function, s, axes, norm):
     x = _prepared(x, function)
+    t, x = x.dtype, _wide(x)
     for a, n in zip(*_axes(x, s, axes)):
         x = transform(x, n=n, axis=a, norm=norm)
-    return x
+    return _rounded(x, t)
 
 
 def fftn(x, /, *, s=None, axes=None, norm="backward"):
@@ -108,8 +119,8 @@ def rfftn(x, /, *, s=None, axes=None, norm="backward"):
     """rfft along the last of several axes, fft along the others."""
     x = _prepared(x, "rfftn", real=True)
     axes, s = _axes(x, s, axes)
-    x = rfft(x, n=s[-1], axis=axes[-1], norm=norm)
-    return fftn(x, s=s[:-1], axes=axes[:-1], norm=norm) if len(axes) > 1 else x
+    y = rfft(_wide(x), n=s[-1], axis=axes[-1], norm=norm)
+    return _rounded(fftn(y, s=s[:-1], axes=axes[:-1], norm=norm) if len(axes) > 1 else y, x.dtype)
 
 
 def irfftn(x, /, *, s=None, axes=None, norm="backward"):
@@ -118,8 +129,9 @@ def irfftn(x, /, *, s=None, axes=None, norm="backward"):
     given = s is not None
     axes, s = _axes(x, s, axes)
     last = s[-1] if given else 2 * (x.shape[axes[-1]] - 1)
-    x = ifftn(x, s=s[:-1], axes=axes[:-1], norm=norm) if len(axes) > 1 else x
-    return irfft(x, n=last, axis=axes[-1], norm=norm)
+    y = _wide(x)
+    y = ifftn(y, s=s[:-1], axes=axes[:-1], norm=norm) if len(axes) > 1 else y
+    return _rounded(irfft(y, n=last, axis=axes[-1], norm=norm), x.dtype)
 
 
 _OPPOSITE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}

@@ -152,6 +152,9 @@ def matrix_power(x, n, /):
         raise LinAlgError(f"matrix_power: expected square matrices, got shape {x.shape}")
     if n < 0:
         x, n = inv(x), -n
+    t = x.dtype
+    if x._on_host:
+        x = xp.astype(x, xp._WIDER.get(t, t), copy=False)  # rounded once
     result = None
     while n:
         if n & 1:
@@ -159,8 +162,8 @@ def matrix_power(x, n, /):
         n >>= 1
         x = matmul(x, x) if n else x
     if result is None:
-        return xp.astype(xp.broadcast_to(xp.eye(x.shape[-1], dtype=x.dtype), x.shape), x.dtype)
-    return xp.astype(result, result.dtype)
+        return xp.astype(xp.broadcast_to(xp.eye(x.shape[-1], dtype=x.dtype), x.shape), t)
+    return xp.astype(result, t)
 
 
 def _tolerance(s, x, rtol):

@@ -50,7 +50,9 @@ nb::object reduce_array(int how, nb::handle h, nb::handle axis, bool keepdims, n
   DType result = x.dtype();
   const bool adds = reduction == Reduction::sum || reduction == Reduction::prod;
   if (adds) result = summed_type(result, dtype_of(dtype));
-  const bool converts = adds && dtype_of(dtype) && result != x.view.dtype;
+  // Wider types of a kind are accumulated in one.
+  const bool widens = info(result).kind == info(x.dtype()).kind && size_of(result) > size_of(x.dtype());
+  const bool converts = adds && dtype_of(dtype) && result != x.view.dtype && !widens;
   View y = reduce(reduction, converts ? cast(x.view, result) : x.view, axes, result);
   return wrap(keepdims ? std::move(y) : drop_axes(y, axes));
 }

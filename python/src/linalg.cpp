@@ -16,8 +16,7 @@ namespace {
 // From so many multiplications on the library's kernels are faster than the loop below.
 constexpr int64_t kLibraryProduct = 1 << 18;
 
-// The type in which products of T are summed, and which rows of b are converted to: f64 of f32, whose sums are then
-// nearly exact.
+// The type in which products of T are summed: f64 of f32, whose sums are then nearly exact.
 template <class T>
 struct Summed {
   using type = T;
@@ -29,6 +28,10 @@ requires(std::is_integral_v<T>) struct Summed<T> {
 template <class T>
 requires(kIsHalf<T> || std::is_same_v<T, float>) struct Summed<T> {
   using type = double;
+};
+template <>
+struct Summed<std::complex<float>> {
+  using type = std::complex<double>;
 };
 
 template <class T>

@@ -146,8 +146,16 @@ template <class Op, class T>
 View accumulated(const View& x, const Shape& kept, DType result) {
   using A = typename Accumulator<T>::type;
   View acc(DTypeOf<A>::value, kept);
-  fill(acc, Op::template start<A>());
-  run_reduction(acc, x, accumulate<Op, A, T>);
+  if (kept.numel() == 1) {  // rows of all axes, rounded once
+    auto total = Op::template start<RowAccumulator<A, T>>();
+    Loop<1>(x.shape, {&x}).run([&](int64_t n, char** at, const int64_t* steps) {
+      total = Op::join(total, joined<Op, decltype(total), T>(at[0], n, steps[0]));
+    });
+    fill(acc, static_cast<A>(total));
+  } else {
+    fill(acc, Op::template start<A>());
+    run_reduction(acc, x, accumulate<Op, A, T>);
+  }
   return acc.dtype == result ? acc : cast(acc, result);
 }
 

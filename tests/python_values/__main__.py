@@ -2,8 +2,9 @@
 infinities, -0.0 and NaN. usage: python tests/python_values [--calls N] [--seed S] [--only NAME].
 
 Pointwise results are held against long double: at most 4 units in the last place from the exact value, 1 for + - * / and
-sqrt. Of sums, products and transforms the mean error over all calls may be twice NumPy's on the same inputs, or half a unit in
-the last place; that of a single call, which is luck for both, eight times NumPy's or four units.
+sqrt. Of sums, products and transforms the error of a call in float32 or complex64 may be twice NumPy's on the same input, or half
+a unit in the last place; in float64 and complex128 a single call is luck for both, and may have eight times NumPy's or four units.
+The mean error over all calls of a function may be 1.25 times NumPy's, or half a unit.
 Residuals and orthogonality of factorizations may be ten times those of LAPACK, which NumPy calls. Everything else is equal.
 """
 import argparse
@@ -63,8 +64,8 @@ def main():
                 print(f"call {i}, {name}: {text[:600]}")
     for name, errors in beside.items():
         mine, other = np.mean(errors, axis=0)
-        worst[name] = mine / max(other, 0.25)
-        if worst[name] > 2:
+        worst[name] = mine / max(other, 0.4)
+        if not worst[name] <= 1.25:
             faults[name] += 1
             print(f"{name}: mean error {mine:.3f} units, NumPy's {other:.3f}")
     if given.v:

@@ -152,7 +152,10 @@ def summed(d, name):
     plain = getattr(np, name)(x, axis=axis, keepdims=keep)
     if dtype in INTEGERS:
         return equal(y, plain.astype("int64" if dtype in SIGNED else "uint64"))
-    return accumulated(y, plain, np.asarray(getattr(np, name)(x.astype(LONG[dtype]), axis=axis, keepdims=keep)), dtype)
+    # In float64 a sum that cancels is as exact as its elements.
+    largest = float(np.max(np.abs(x[np.isfinite(x)]), initial=0.0)) if name != "prod" and dtype in ("float64", "complex128") else 0.0
+    least = np.spacing(largest) / (max(1, x.size // max(1, plain.size)) if name == "mean" else 1) if largest else 0.0
+    return accumulated(y, plain, np.asarray(getattr(np, name)(x.astype(LONG[dtype]), axis=axis, keepdims=keep)), dtype, least)
 
 
 @family("var", "std")
@@ -163,7 +166,9 @@ def spread(d, name):
     y = function(name)(f.asarray(x), axis=axis, keepdims=keep, correction=correction)
     plain, exact = (np.asarray(getattr(np, name)(x.astype(t), axis=axis, keepdims=keep, ddof=correction))
                     for t in (dtype, np.longdouble))
-    return accumulated(y, plain, exact, dtype)
+    # The square of the error of a mean, which is all that is left of equal elements.
+    least = (np.finfo(dtype).eps * float(np.max(np.abs(x), initial=0.0))) ** (2 if name == "var" else 1)
+    return accumulated(y, plain, exact, dtype, least)
 
 
 @family("max", "min", "argmax", "argmin", "any", "all", "count_nonzero")

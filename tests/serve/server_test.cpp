@@ -241,7 +241,7 @@ TEST(Server, CodingsThatAreNotUnpackedAreRefused) {
     return ask(post("/predict/text", "a joy", cat("Content-Type: text/plain\r\nContent-Encoding: ", coding, "\r\n")));
   };
   for (const char* coding : {"zstd", "compress", "gzip, br", "gzip\r\nContent-Encoding: gzip"}) {
-    expect_refused(coded(coding), 415, {"Content-Encoding", "gzip, deflate, br"});
+    expect_refused(coded(coding), 415, {"Content-Encoding", "gzip, deflate"});
   }
   EXPECT_EQ(coded("identity").status, 200);
   EXPECT_EQ(coded("gzip").status, 400);  // which it is not

@@ -1,6 +1,6 @@
 // See proof_internal.h.
-#include <openssl/crypto.h>
-#include <openssl/hmac.h>
+#include <nettle/hmac.h>
+#include <nettle/memops.h>
 #include <sys/random.h>
 
 #include <cerrno>
@@ -39,17 +39,14 @@ Proof proof_of(const std::string& token, const char* who, const Nonce& asked, co
   std::string text = who;
   text.append(reinterpret_cast<const char*>(asked.data()), asked.size());
   text += said;
+  hmac_sha256_ctx state;
+  hmac_sha256_set_key(&state, token.size(), reinterpret_cast<const uint8_t*>(token.data()));
+  hmac_sha256_update(&state, text.size(), reinterpret_cast<const uint8_t*>(text.data()));
   Proof proof{};
-  unsigned length = 0;
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
-  if (!::HMAC(::EVP_sha256(), token.data(), static_cast<int>(token.size()), bytes, text.size(), proof.data(),
-              &length) ||
-      length != proof.size()) {
-    fail(ErrorKind::runtime, "rendezvous", "cannot compute HMAC-SHA256");
-  }
+  hmac_sha256_digest(&state, proof.size(), proof.data());
   return proof;
 }
 
-bool is_same(const Proof& a, const Proof& b) { return ::CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }
+bool is_same(const Proof& a, const Proof& b) { return memeql_sec(a.data(), b.data(), a.size()) == 1; }
 
 }  // namespace freight::comm

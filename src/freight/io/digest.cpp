@@ -2,7 +2,7 @@
 #include "freight/io/digest.h"
 
 #include <fcntl.h>
-#include <openssl/evp.h>
+#include <nettle/sha2.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,6 +39,12 @@ std::string hex(XXH128_hash_t hash) {
   return hex(ByteView(bytes.digest, sizeof(bytes.digest)));
 }
 
+std::string digest_of(sha256_ctx& state) {
+  uint8_t digest[SHA256_DIGEST_SIZE];
+  sha256_digest(&state, sizeof(digest), digest);
+  return hex(digest);
+}
+
 std::string hash_of(const std::vector<ByteView>& pieces) {
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(), XXH3_freeState);
   bool good = state && XXH3_128bits_reset(state.get()) == XXH_OK;
@@ -65,34 +71,27 @@ void for_each_part(size_t parts, const F& body) {
 }  // namespace
 
 std::string sha256(ByteView bytes) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned size = 0;
-  if (EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_sha256(), nullptr) != 1) {
-    fail(ErrorKind::runtime, "sha256", "OpenSSL failed");
-  }
-  return hex(ByteView(digest, size));
+  sha256_ctx state;
+  sha256_init(&state);
+  sha256_update(&state, bytes.size(), bytes.data());
+  return digest_of(state);
 }
 
 std::string sha256_of(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail(ErrorKind::data, path, "cannot read: ", std::strerror(errno));
   const std::unique_ptr<const int, void (*)(const int*)> closer(&fd, [](const int* d) { ::close(*d); });
-  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> state(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-  bool good = state && EVP_DigestInit_ex(state.get(), EVP_sha256(), nullptr) == 1;
-  std::vector<unsigned char> buffer(size_t{1} << 20);
+  sha256_ctx state;
+  sha256_init(&state);
+  std::vector<uint8_t> buffer(size_t{1} << 20);
   for (;;) {
     const ssize_t n = ::read(fd, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail(ErrorKind::data, path, "cannot read: ", std::strerror(errno));
     if (n == 0) break;
-    good = good && EVP_DigestUpdate(state.get(), buffer.data(), static_cast<size_t>(n)) == 1;
+    sha256_update(&state, static_cast<size_t>(n), buffer.data());
   }
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned size = 0;
-  if (!good || EVP_DigestFinal_ex(state.get(), digest, &size) != 1) {
-    fail(ErrorKind::runtime, "sha256", "OpenSSL failed");
-  }
-  return hex(ByteView(digest, size));
+  return digest_of(state);
 }
 
 std::string xxh3_128(ByteView bytes) { return hex(XXH3_128bits(bytes.data(), bytes.size())); }

@@ -61,7 +61,7 @@ class RequestView : public Request {
 std::string unknown_coding(const httplib::Request& r) {
   const std::string coding = r.get_header_value("Content-Encoding");
   if (r.get_header_value_count("Content-Encoding") > 1) return "several at once";
-  for (const char* known : {"", "gzip", "deflate", "br"}) {
+  for (const char* known : {"", "gzip", "deflate"}) {
     if (coding == known) return "";
   }
   return coding;
@@ -385,7 +385,7 @@ void HttpConnection::check_head(httplib::Request& request) {
   } else if (parse_number<uint64_t>(request.get_header_value("Content-Length")).value_or(0) > options_.max_body_bytes) {
     refusal_ = body_too_large();
   } else if (const std::string coding = unknown_coding(request); !coding.empty()) {
-    refusal_ = error(415, cat("Content-Encoding: expected gzip, deflate, br or none, got ", coding.substr(0, 80)));
+    refusal_ = error(415, cat("Content-Encoding: expected gzip, deflate or none, got ", coding.substr(0, 80)));
   }
 }
 

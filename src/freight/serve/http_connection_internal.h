@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include <httplib.h>
-
+#define CPPHTTPLIB_ZLIB_SUPPORT
+#include "../../../third_party/cpp-httplib/httplib.h"
 #include "freight/serve/framing_internal.h"
 #include "freight/serve/http.h"
 

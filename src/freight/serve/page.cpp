@@ -1,5 +1,6 @@
 // See page_internal.h.
-#include <openssl/evp.h>
+#include <nettle/base64.h>
+#include <nettle/sha2.h>
 
 #include <array>
 
@@ -13,14 +14,15 @@ namespace {
 // 'sha256-...' of the text between <tag> and </tag>.
 std::string hash_of(const std::string& html, const std::string& tag) {
   const size_t first = html.find(cat("<", tag, ">")) + tag.size() + 2, last = html.find(cat("</", tag, ">"));
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned size = 0;
-  FREIGHT_CHECK(last != std::string::npos &&
-                    EVP_Digest(html.data() + first, last - first, digest.data(), &size, EVP_sha256(), nullptr) == 1,
-                "the page's <", tag, ">");
-  std::array<unsigned char, 2 * EVP_MAX_MD_SIZE> text{};
-  const int length = EVP_EncodeBlock(text.data(), digest.data(), static_cast<int>(size));
-  return cat("'sha256-", std::string(text.begin(), text.begin() + length), "'");
+  FREIGHT_CHECK(last != std::string::npos, "the page's <", tag, ">");
+  sha256_ctx state;
+  sha256_init(&state);
+  sha256_update(&state, last - first, reinterpret_cast<const uint8_t*>(html.data()) + first);
+  std::array<uint8_t, SHA256_DIGEST_SIZE> digest{};
+  sha256_digest(&state, digest.size(), digest.data());
+  std::string text(BASE64_ENCODE_RAW_LENGTH(digest.size()), ' ');
+  base64_encode_raw(text.data(), digest.size(), digest.data());
+  return cat("'sha256-", text, "'");
 }
 
 }  // namespace

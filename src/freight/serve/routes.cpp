@@ -1,7 +1,7 @@
 // See routes.h.
 #include "freight/serve/routes.h"
 
-#include <openssl/crypto.h>
+#include <nettle/memops.h>
 
 #include "freight/base/clock.h"
 #include "freight/base/error.h"
@@ -26,7 +26,7 @@ Reply error(int status, const std::string& text) { return {.status = status, .bo
 
 // Its time does not depend on where the texts differ; it may reveal their length.
 bool equal_in_constant_time(const std::string& a, const std::string& b) {
-  return a.size() == b.size() && ::CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+  return a.size() == b.size() && memeql_sec(a.data(), b.data(), a.size()) == 1;
 }
 
 io::ByteView view(const std::string& text) { return {reinterpret_cast<const uint8_t*>(text.data()), text.size()}; }
