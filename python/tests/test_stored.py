@@ -120,7 +120,7 @@ def network(name):
     return getattr(models, name)(weights=None)
 
 
-@pytest.mark.parametrize("name", ["text", "time first", "mixed", "resnet18", "googlenet", "mobilenet_v2", "recurrent", "shufflenet_v2_x0_5"])
+@pytest.mark.parametrize("name", ["text", "encoder, norm first", "mixed", "resnet18", "googlenet", "mobilenet_v2", "recurrent", "shufflenet_v2_x0_5"])
 def test_a_traced_network_loads_without_torch(name, tmp_path):
     torch = pytest.importorskip("torch")
     import test_from_torch
@@ -140,3 +140,26 @@ def test_a_traced_network_loads_without_torch(name, tmp_path):
     got, expected = np.load(tmp_path / "y.npy"), theirs(x).detach().numpy()
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
     assert fr.load(tmp_path / "net.safetensors").kind == type(theirs).__name__
+
+
+def test_a_mask_of_infinities_is_trained_with_stored_and_resumed(tmp_path):
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.mask = nn.Linear(4, 3), nn.Buffer(fr.asarray([0.0, -np.inf, 0.0]))
+
+        def forward(self, x):
+            return fr.softmax(self.linear(x) + self.mask)
+
+    x, y = RNG.normal(size=(64, 4)).astype("f4"), np.zeros((64, 3), "f4")
+    net = Masked()
+    history = net.fit(x, y, epochs=2, verbose=0, output_dir=tmp_path / "run")
+    assert history.ended == "complete" and np.isfinite(history.history["loss"]).all()
+    assert net.fit(x, y, epochs=3, verbose=0, output_dir=tmp_path / "run", resume=True).ended == "complete"
+    net.save(tmp_path / "net.safetensors")
+    same(net, Masked().load_weights(tmp_path / "net.safetensors").eval(), x)
+    for broken in (np.nan, np.inf):
+        net.mask = fr.asarray([0.0, broken, 0.0])
+        net.save(tmp_path / "broken.safetensors")
+        with pytest.raises(RuntimeError, match="tensor mask holds"):
+            Masked().load_weights(tmp_path / "broken.safetensors")

@@ -210,6 +210,26 @@ TEST_F(Modules, ConvolutionsPadASampleWithoutABatchAxisAsOneWithIt) {
   }
 }
 
+TEST_F(Modules, ASampleWithoutABatchAxisIsOneOfABatch) {
+  ConvTranspose1d up1(2, 3, 3, {.stride = 2});
+  ConvTranspose2d up2(2, 3, 3, {.stride = 2});  // added its bias along the axis behind the channels
+  const AdaptivePoolFields cells{2};
+  AdaptiveAvgPool1d means(cells);
+  AdaptiveMaxPool1d most1(cells);
+  AdaptiveMaxPool2d most2(cells);
+  InstanceNormFields normed;
+  normed.channels = 2;
+  InstanceNorm1d norm1(normed);
+  InstanceNorm2d norm2(normed);
+  for (Module* one : std::vector<Module*>{&up1, &means, &most1, &norm1, &up2, &most2, &norm2}) {
+    const bool image = one == &up2 || one == &most2 || one == &norm2;
+    const Tensor x = random_normal(image ? Shape{2, 5, 4} : Shape{2, 5});
+    const Tensor y = (*one)(x);
+    EXPECT_EQ(y.rank(), x.rank());
+    EXPECT_EQ(y.to_vector<float>(), (*one)(unsqueeze(x, 0)).to_vector<float>());
+  }
+}
+
 TEST_F(Modules, AdaptivePoolsKeepAxesOfExtent0) {
   const Tensor x = random_normal({2, 3, 5, 4});
   EXPECT_EQ(AdaptiveAvgPool2d({0, 2})(x).to_vector<float>(), AdaptiveAvgPool2d({5, 2})(x).to_vector<float>());

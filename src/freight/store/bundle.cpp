@@ -538,7 +538,12 @@ std::vector<nn::NamedArray> read_weights(const nn::Module& net, const std::strin
   }
   if (tokens) need_same(*tokens, file, path);
   std::vector<nn::NamedArray> entries = models::with_own_names(net, arrays(file));
-  for (const nn::NamedArray& e : entries) need_finite(e, path);
+  std::map<std::string, Variable::Role> roles;
+  for (const nn::NamedVariable& v : net.state_dict()) roles.emplace(v.name, v.variable.role());
+  for (const nn::NamedArray& e : entries) {
+    const auto role = roles.find(e.name);
+    need_finite(e, role == roles.end() ? Variable::Role::parameter : role->second, path);
+  }
   return entries;
 }
 

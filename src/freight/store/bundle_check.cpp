@@ -9,6 +9,7 @@
 #include "freight/base/error.h"
 #include "freight/base/finite.h"
 #include "freight/base/printable.h"
+#include "freight/nn/sound.h"
 
 namespace freight::store {
 
@@ -105,16 +106,16 @@ void check_said(const Bundle& b, const std::string& path) {
 }
 
 void need_finite(const nn::Module& net, const std::string& path) {
-  for (const nn::NamedVariable& v : net.state_dict()) need_finite({v.name, v.variable.array()}, path);
+  for (const nn::NamedVariable& v : net.state_dict())
+    need_finite({v.name, v.variable.array()}, v.variable.role(), path);
 }
 
-void need_finite(const nn::NamedArray& tensor, const std::string& path) {
+void need_finite(const nn::NamedArray& tensor, Variable::Role role, const std::string& path) {
   const Array& array = tensor.array;
-  if (!is_floating(array.dtype())) return;
+  if (!is_floating(array.dtype()) || nn::count_unsound(array, role) == 0) return;
   const Array f32 = array.dtype() == DType::f32 ? array : array.cast(DType::f32);
   const float* x = f32.data<float>();
   const int64_t odd = count_nonfinite(f32);
-  if (odd == 0) return;
   const int64_t at = find_nonfinite(std::span(x, static_cast<size_t>(f32.numel())));
   refuse_stored(path, "tensor ", tensor.name, " holds ", x[at], " at element ", at, " (", with_commas(odd),
                 odd == 1 ? " number" : " numbers", " of ", with_commas(f32.numel()),
