@@ -64,12 +64,13 @@ class _Sink:
         self.wants_steps = self.progress.wants_steps or any(hears_steps(c) for c in callbacks)
 
     def _tell(self, method, *arguments):
-        answer = None
         for c in self.callbacks:
-            found = getattr(c, method)(*arguments)
-            if found is True or (answer is None and isinstance(found, (int, float))):
-                answer = found if found is True else float(found)
-        return answer
+            getattr(c, method)(*arguments)
+
+    def _ask(self, method, *arguments):
+        """True where a callback stops the run, else the first learning rate that one returns."""
+        answers = [c._answered(method, getattr(c, method)(*arguments)) for c in self.callbacks]
+        return True if any(a is True for a in answers) else next((a for a in answers if a is not None), None)
 
     def start(self, summary):
         for c in self.callbacks:
@@ -79,7 +80,7 @@ class _Sink:
 
     def step(self, logs):
         self.progress.step(logs)
-        return self._tell("on_train_batch_end", logs["step"], logs)
+        return self._ask("on_train_batch_end", logs["step"], logs)
 
     def epoch(self, logs):
         test = logs.pop("validation", {})
@@ -90,7 +91,7 @@ class _Sink:
             self.history._recall(*self.resumed, logs["epoch"])
         self.history._add(logs["epoch"], figures)
         self.progress.epoch(logs, figures, self.history)
-        return self._tell("on_epoch_end", logs["epoch"], {**logs, **figures})
+        return self._ask("on_epoch_end", logs["epoch"], {**logs, **figures})
 
 
 def _inputs(x, what):

@@ -306,9 +306,10 @@ class PyObserver : public train::Observer {
     d["best"] = e.best;
     if (e.test) d["validation"] = figures_of(*e.test);
     tell([&] { take(sink_.attr("epoch")(d)); });
-    // The epoch's checkpoint is there. Several ranks stop at the next step, together.
+    // The epoch's checkpoint is there. Several ranks end together.
     if (error_ && !current_ranks()) throw Raised("a callback raised an exception");
   }
+  bool ends_with_epoch() override { return stop_ || error_; }
   void on_evaluation_progress(int64_t, int64_t) override { poll(); }
 
   // To be called with the interpreter's lock, after the run.
