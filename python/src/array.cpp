@@ -57,6 +57,17 @@ PyArray& array_of(nb::handle h, const char* function) {
   return *a;
 }
 
+nb::object converted(nb::handle h) { return nb::module_::import_("freight").attr("asarray")(h); }
+
+PyArray* array_or_converted(nb::handle h, nb::object& made) {
+  if (PyArray* a = array_or_null(h)) return a;
+  if (scalar_of(h).kind != Scalar::Kind::none || PyType_Check(h.ptr())) return nullptr;  // numpy.float64 is a float
+  const bool is_list = PyList_Check(h.ptr()) || PyTuple_Check(h.ptr());
+  if (!is_list && !nb::hasattr(h, "__array__") && !nb::hasattr(h, "__dlpack__")) return nullptr;
+  made = converted(h);
+  return &array_of(made, "asarray");
+}
+
 const View& host(const PyArray& a) {
   if (a.on_host()) return a.view;
   static thread_local View read;  // valid until the next call
@@ -239,18 +250,20 @@ namespace {
 struct Operand {
   PyArray* array = nullptr;
   Scalar scalar;
+  nb::object made;  // keeps `array`
   bool valid() const { return array || scalar.kind != Scalar::Kind::none; }
   bool traced() const { return array && !array->on_host(); }
 };
 
 Operand operand_of(nb::handle h) {
-  Operand o{array_or_null(h), {}};
+  Operand o{array_or_null(h), {}, {}};
   if (!o.array) o.scalar = scalar_of(h);
   if (!o.valid() && PyObject_HasAttrString(h.ptr(), "dtype") && PyObject_HasAttrString(h.ptr(), "item")) {
     // A number of NumPy counts as one of Python.
     const nb::object rank = nb::getattr(h, "ndim", nb::none());
     if (PyLong_Check(rank.ptr()) && PyLong_AsLong(rank.ptr()) == 0) o.scalar = scalar_of(h.attr("item")());
   }
+  if (!o.valid()) o.array = array_or_converted(h, o.made);
   return o;
 }
 
@@ -395,8 +408,6 @@ SliceIndex slice_of(nb::handle h) {
   if (PySlice_Unpack(h.ptr(), &start, &stop, &step) < 0) throw nb::python_error();
   return {start, stop, step};
 }
-
-nb::object converted(nb::handle h) { return nb::module_::import_("freight").attr("asarray")(h); }
 
 IndexItem item_of(nb::handle h) {
   PyObject* o = h.ptr();
