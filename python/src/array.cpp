@@ -250,20 +250,18 @@ namespace {
 struct Operand {
   PyArray* array = nullptr;
   Scalar scalar;
-  nb::object made;  // keeps `array`
   bool valid() const { return array || scalar.kind != Scalar::Kind::none; }
   bool traced() const { return array && !array->on_host(); }
 };
 
 Operand operand_of(nb::handle h) {
-  Operand o{array_or_null(h), {}, {}};
+  Operand o{array_or_null(h), {}};
   if (!o.array) o.scalar = scalar_of(h);
   if (!o.valid() && PyObject_HasAttrString(h.ptr(), "dtype") && PyObject_HasAttrString(h.ptr(), "item")) {
     // A number of NumPy counts as one of Python.
     const nb::object rank = nb::getattr(h, "ndim", nb::none());
     if (PyLong_Check(rank.ptr()) && PyLong_AsLong(rank.ptr()) == 0) o.scalar = scalar_of(h.attr("item")());
   }
-  if (!o.valid()) o.array = array_or_converted(h, o.made);
   return o;
 }
 
@@ -320,6 +318,10 @@ nb::object unary(const Elementwise& f, nb::handle x) {
 nb::object binary(const Elementwise& f, nb::handle left, nb::handle right, bool as_operator) {
   const Operand a = operand_of(left), b = operand_of(right);
   if (!a.valid() || !b.valid() || (!a.array && !b.array)) {
+    nb::object made_a, made_b;
+    if (!a.valid()) array_or_converted(left, made_a);
+    if (!b.valid()) array_or_converted(right, made_b);
+    if (made_a || made_b) return binary(f, made_a ? made_a : left, made_b ? made_b : right, as_operator);
     if (as_operator) return nb::borrow(Py_NotImplemented);
     raise<TypeError>(f.name, ": expected a freight.Array and a second one or a Python number, got ",
                      nb::str(left.type()).c_str(), " and ", nb::str(right.type()).c_str());
@@ -343,7 +345,11 @@ void need_no_views(const PyArray& x) {
 
 nb::object in_place(const Elementwise& f, nb::handle left, nb::handle right) {
   const Operand a = operand_of(left), b = operand_of(right);
-  if (!a.array || !b.valid()) return nb::borrow(Py_NotImplemented);
+  if (!a.array || !b.valid()) {
+    nb::object made;
+    if (a.array) array_or_converted(right, made);
+    return made ? in_place(f, left, made) : nb::borrow(Py_NotImplemented);
+  }
   const DType dtype = computed_in(f, common_type(a, b));
   if (dtype != a.array->dtype() || f.results[static_cast<size_t>(dtype)] != dtype) {
     raise<TypeError>(f.name, " in place: the result is ", python_name(f.results[static_cast<size_t>(dtype)]),
