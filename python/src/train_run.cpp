@@ -30,9 +30,9 @@ using Clock = std::chrono::steady_clock;
 // 0.999 of 99.9 percent, whose hundredth prints as 0.9990000000000001.
 double fraction(double percent) { return std::round(percent * 1e10) / 1e12; }
 
-// The keyword of a setting in Python: "batch_size" of "--batch-size".
-std::string keyword_of(const train::Field& f) {
-  std::string name = f.flag().substr(2);
+// The keyword of a flag in Python: "batch_size" of "--batch-size".
+std::string keyword_of(const std::string& flag) {
+  std::string name = flag.substr(2);
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
@@ -70,7 +70,7 @@ train::Config config_of(const nb::dict& settings) {
     const train::Field* found = nullptr;
     known.clear();
     for (const train::Field& f : train::config_fields()) {
-      known.push_back(keyword_of(f));
+      known.push_back(keyword_of(f.flag()));
       if (known.back() == name) found = &f;
     }
     if (!found) refuse_unknown("fit", {.kind = "setting", .got = name, .known = known});
@@ -531,6 +531,17 @@ nb::tuple create(const std::string& name, int64_t classes, const std::vector<int
   return described(b);
 }
 
+// Keywords of settings -> the aliases of each, as keywords.
+nb::dict settings() {
+  nb::dict d;
+  for (const train::Field& f : train::config_fields()) {
+    nb::list aliases;
+    for (const std::string& alias : f.aliases) aliases.append(keyword_of(alias));
+    d[keyword_of(f.flag()).c_str()] = aliases;
+  }
+  return d;
+}
+
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
   for (const models::Entry& e : models::registry()) names.push_back(e.name);
@@ -546,6 +557,7 @@ void bind_runs(nb::module_& m) {
   m.def("load_model", [](const std::string& path) { return described(store::load_net(path, "load as a module")); });
   m.def("create_model", create);
   m.def("model_names", model_names);
+  m.def("settings", settings);
   m.def("load_weights", [](const PyNode& node, const std::string& path) { store::load_weights(*node.module, path); });
   m.def("output_shape", [](const PyNode& node, const nb::dict& request) {
     return tuple_of(Shape(model_of(node, request).output_type(1).shape));
