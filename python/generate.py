@@ -129,7 +129,7 @@ from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, M
 from os import PathLike
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, overload
 
-from typing_extensions import Self
+from typing_extensions import Never, Self
 
 '''
 
@@ -166,8 +166,8 @@ def stub_of(function, indent=""):
         parts.append(f"{p.arg}: {annotation(p.arg, d)}" + (" = ..." if d is not None else ""))
         if a.posonlyargs and i + 1 == len(a.posonlyargs):
             parts.append("/")
-    if a.vararg and not a.vararg.arg.startswith("_"):
-        parts.append(f"*{a.vararg.arg}: Any")
+    if a.vararg:  # underlined where they are refused
+        parts.append(f"*{a.vararg.arg}: {'Never' if a.vararg.arg.startswith('_') else 'Any'}")
     elif a.kwonlyargs:
         parts.append("*")
     for p, d in zip(a.kwonlyargs, a.kw_defaults):
@@ -237,7 +237,7 @@ def write_commands(package):
         result = f"_serve({plain}, {{{values}}}, {kinds}, others)" if name == "serve" else f'run("{name}", {plain}, {{{values}}}, {kinds}, others)'
         lines += ["", f"def {name}({command_parameters(arguments, options, False)}, **others):", '    """' + "\n    ".join(doc).rstrip() + '\n    """',
                   f"    return {result}", ""]
-        stub = f"def {name}({command_parameters(arguments, options, True)}) -> {'Server' if name == 'serve' else 'Any'}: ..."
+        stub = f"def {name}({command_parameters(arguments, options, True)}, **others: Never) -> {'Server' if name == 'serve' else 'Any'}: ..."
         if name == "plan":  # also of functions: _transforms.plan
             stub = f"@overload\ndef plan(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Plan: ...\n@overload\n{stub}"
         stubs.append(stub)

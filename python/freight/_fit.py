@@ -301,13 +301,17 @@ def _request(model, x, y, *, loss, metric=None, classes=None):
     return request
 
 
-def _of_two_shapes(request, x, vx):
+def _of_two_shapes(model, request, x, vx):
     """Samples of x, and of the validation data in another shape, which the trainer takes as batches of floats or tokens alone."""
+    shapes = f"fit: validation_data: samples have shape {vx.shape[1:]}, those of x {x.shape[1:]}"
     if vx.ndim != x.ndim or request["mean"]:
-        why = ", as channels are normalized" if request["mean"] else ""
-        raise ValueError(f"fit: validation_data: samples have shape {vx.shape[1:]}, those of x {x.shape[1:]}: expected {'the same' if why else 'as many axes'}{why}")
+        raise ValueError(f"{shapes}: expected {'one shape, as channels are normalized' if request['mean'] else 'as many axes'}")
     x, vx = (xp.astype(a, xp.float32) / 255 if a.dtype == xp.uint8 else a for a in (x, vx))
     request |= {"x": x, "dtype": x.dtype.name, "feeds": True}
+    try:
+        _core.output_shape(model._node(), {**request, "input": vx.shape[1:]})
+    except ValueError as error:
+        raise ValueError(f"{shapes}: {error}") from error
     return x, vx
 
 
@@ -452,7 +456,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         _need_as_many(vx, vy, "fit: validation_data")
         _are_shares(vy, loss, "fit: validation_data")
         if vx.shape[1:] != x.shape[1:]:
-            x, vx = _of_two_shapes(request, x, vx)
+            x, vx = _of_two_shapes(model, request, x, vx)
     else:
         vx, vy = x[:0], y[:0]
     request |= {"vx": vx, "vy": vy}
