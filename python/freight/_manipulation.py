@@ -66,7 +66,7 @@ def broadcast_to(x, /, shape):
 
 def concat(arrays, /, axis=0):
     """Joins arrays along an axis; with axis=None they are flattened first."""
-    arrays = [_taken(a, "concat") for a in arrays]
+    arrays = [a if isinstance(a, Array) else _taken(a, "concat") for a in arrays]
     if not arrays:
         raise ValueError("concat: need at least one array")
     if axis is None:
@@ -151,7 +151,7 @@ def squeeze(x, /, axis):
 
 def stack(arrays, /, axis=0):
     """Joins arrays of one shape along a new axis."""
-    arrays = [_taken(a, "stack") for a in arrays]
+    arrays = [a if isinstance(a, Array) else _taken(a, "stack") for a in arrays]
     if not arrays:
         raise ValueError("stack: need at least one array")
     shapes = {a.shape for a in arrays}

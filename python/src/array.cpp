@@ -315,17 +315,22 @@ nb::object unary(const Elementwise& f, nb::handle x) {
   return wrap(apply(f, a.view.dtype == dtype ? a.view : cast(a.view, dtype)));
 }
 
+// Operands that are neither arrays nor numbers, or two numbers. A function of its own, since code for it slows the
+// other one.
+[[gnu::noinline]] static nb::object other_binary(const Elementwise& f, nb::handle left, nb::handle right,
+                                                 bool as_operator) {
+  nb::object a, b;
+  if (!operand_of(left).valid()) array_or_converted(left, a);
+  if (!operand_of(right).valid()) array_or_converted(right, b);
+  if (a || b) return binary(f, a ? a : left, b ? b : right, as_operator);
+  if (as_operator) return nb::borrow(Py_NotImplemented);
+  raise<TypeError>(f.name, ": expected a freight.Array and a second one or a Python number, got ",
+                   nb::str(left.type()).c_str(), " and ", nb::str(right.type()).c_str());
+}
+
 nb::object binary(const Elementwise& f, nb::handle left, nb::handle right, bool as_operator) {
   const Operand a = operand_of(left), b = operand_of(right);
-  if (!a.valid() || !b.valid() || (!a.array && !b.array)) {
-    nb::object made_a, made_b;
-    if (!a.valid()) array_or_converted(left, made_a);
-    if (!b.valid()) array_or_converted(right, made_b);
-    if (made_a || made_b) return binary(f, made_a ? made_a : left, made_b ? made_b : right, as_operator);
-    if (as_operator) return nb::borrow(Py_NotImplemented);
-    raise<TypeError>(f.name, ": expected a freight.Array and a second one or a Python number, got ",
-                     nb::str(left.type()).c_str(), " and ", nb::str(right.type()).c_str());
-  }
+  if (!a.valid() || !b.valid() || (!a.array && !b.array)) return other_binary(f, left, right, as_operator);
   const DType dtype = computed_in(f, common_type(a, b));
   if (a.traced() || b.traced()) return wrap(traced_binary(f, a, b, dtype));
   View made_a, made_b;

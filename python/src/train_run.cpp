@@ -551,13 +551,13 @@ std::vector<std::string> model_names() {
 }  // namespace
 
 void bind_runs(nb::module_& m) {
+  m.def("settings", settings);
   m.def("fit", fit);
   m.def("evaluate", evaluate);
   m.def("save_model", save);
   m.def("load_model", [](const std::string& path) { return described(store::load_net(path, "load as a module")); });
   m.def("create_model", create);
   m.def("model_names", model_names);
-  m.def("settings", settings);
   m.def("load_weights", [](const PyNode& node, const std::string& path) { store::load_weights(*node.module, path); });
   m.def("output_shape", [](const PyNode& node, const nb::dict& request) {
     return tuple_of(Shape(model_of(node, request).output_type(1).shape));
