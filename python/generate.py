@@ -184,15 +184,15 @@ def functions_of(path):
 COMMANDS = "train eval predict generate plan advise explain profile serve export verify report runs launch".split()
 # What the functions return: the keys that programs use, of those that --json prints.
 RESULTS = {
-    "train": "a dict: model (the path of the file), output_dir, test_loss, test_top1 (percent; None without classes), for tables val_ or test_ and each "
-             "metric (val_rmse, test_auc), train_loss, steps, epochs, train_seconds, samples_per_second, parameters, interrupted.",
-    "eval": "a dict: loss, top1 (percent; None without classes), the other metrics by name (rmse, accuracy, macro_f1), count, split, data, seconds; "
-            "scores has value, low and high of each metric: its interval.",
-    "predict": "a list with a dict per sample: path; of classes class, index, probability, probabilities; else values.",
+    "train": "a dict: model (path of the file), output_dir, test_loss, test_top1 (percent; None without classes; tables have each metric behind test_ "
+             "or val_: val_rmse), train_loss, steps, epochs, train_seconds, samples_per_second, parameters, interrupted.",
+    "eval": "a dict: loss, top1 (percent; None without classes), count, split, data, seconds (and the other metrics by name: rmse, accuracy, macro_f1), "
+            "scores (value, low and high of each metric: its interval).",
+    "predict": "a list with a dict per sample: path, values (of classes: class, index, probability, probabilities).",
     "plan": "a dict: total_bytes, memory (bytes by use), flops, parameters, batch_size, largest_batch (by memory).",
-    "advise": "a dict: answer and cheapest, each with hardware, devices, fits, run_hours, dollars.",
+    "advise": "a dict: answer, cheapest (each has hardware, devices, fits, run_hours, dollars).",
     "export": "a dict: file, input, output, nodes, bytes, weight_bytes, notes.",
-    "verify": "a dict: model, passed, and checks, each with name, state and note.",
+    "verify": "a dict: model, passed, checks (each has name, state, note).",
     "runs": "a list with a dict per run: path, status, model, data, metric, best, epoch, steps, hours, settings.",
     "serve": "a Server: url, models, close(); also a context manager.",
 }

@@ -315,13 +315,13 @@ nb::object unary(const Elementwise& f, nb::handle x) {
   return wrap(apply(f, a.view.dtype == dtype ? a.view : cast(a.view, dtype)));
 }
 
-// Operands that are neither arrays nor numbers, or two numbers. A function of its own, since code for it slows the
-// other one.
-[[gnu::noinline]] static nb::object other_binary(const Elementwise& f, nb::handle left, nb::handle right,
-                                                 bool as_operator) {
+// Operands of which some are neither arrays nor numbers, which then are `foreign`, or which are two numbers. A function
+// of its own: its code would slow the other one.
+[[gnu::noinline, gnu::cold]] static nb::object other_binary(const Elementwise& f, nb::handle left, nb::handle right,
+                                                            std::array<nb::handle, 2> foreign, bool as_operator) {
   nb::object a, b;
-  if (!operand_of(left).valid()) array_or_converted(left, a);
-  if (!operand_of(right).valid()) array_or_converted(right, b);
+  if (foreign[0]) array_or_converted(left, a);
+  if (foreign[1]) array_or_converted(right, b);
   if (a || b) return binary(f, a ? a : left, b ? b : right, as_operator);
   if (as_operator) return nb::borrow(Py_NotImplemented);
   raise<TypeError>(f.name, ": expected a freight.Array and a second one or a Python number, got ",
@@ -330,7 +330,10 @@ nb::object unary(const Elementwise& f, nb::handle x) {
 
 nb::object binary(const Elementwise& f, nb::handle left, nb::handle right, bool as_operator) {
   const Operand a = operand_of(left), b = operand_of(right);
-  if (!a.valid() || !b.valid() || (!a.array && !b.array)) return other_binary(f, left, right, as_operator);
+  if (!a.valid() || !b.valid() || (!a.array && !b.array)) {
+    return other_binary(f, left, right, {a.valid() ? nb::handle() : left, b.valid() ? nb::handle() : right},
+                        as_operator);
+  }
   const DType dtype = computed_in(f, common_type(a, b));
   if (a.traced() || b.traced()) return wrap(traced_binary(f, a, b, dtype));
   View made_a, made_b;

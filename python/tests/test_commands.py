@@ -51,14 +51,11 @@ def test_results_have_the_keys_that_the_help_lists(folder):
     classes = freight.eval("run/net/model.safetensors", quiet=True)
     assert classes["accuracy"] == classes["scores"]["accuracy"]["value"] and classes["top1"] == pytest.approx(100 * classes["accuracy"])
     results = {"train": table, "eval": scores, "predict": freight.predict(table["model"], "table.csv")[0], "plan": freight.plan("digits", model="mlp"),
-               "export": freight.export("run/net/model.safetensors", output="net.onnx"), "runs": freight.runs()[0],
+               "export": freight.export("run/net/model.safetensors", output="net.onnx"), "runs": freight.runs("run")[0],
                "verify": freight.verify("run/net/model.safetensors", quiet=True)}
-    known = {"test_top1", "test_auc", "val_rmse", "class", "index", "probability", "probabilities"}  # of other tasks
     for name, result in results.items():
-        text = getattr(freight, name).__doc__.rpartition("Returns a ")[2]
-        words = re.sub(r"\([^)]*\)|; (?:scores|else|and checks).*", "", text.partition(": ")[2])
-        keys = re.findall(r"\b[a-z]+(?:_[a-z0-9]+)*\b", words.replace("and checks", ""))
-        assert len(keys) >= 1 and [k for k in keys if k not in result and k not in known] == [], name
+        keys = re.sub(r" \(.*?\)", "", getattr(freight._command_functions, name).__doc__.rpartition("Returns ")[2].partition(": ")[2].strip(" .\n")).split(", ")
+        assert len(keys) >= 2 and [k for k in keys if k not in result] == [], name
 
 
 @pytest.mark.parametrize("call, message", [
