@@ -59,8 +59,11 @@ def default_of(p):
     return repr(value)
 
 
-def sentence(text):
-    text = text[0].upper() + text[1:] if text[:1].islower() and text[1:2] not in " (_" else text
+def sentence(text, usual=None):
+    """Text with a capital letter and a full stop. In the help of an option, whose usual value is given, values keep their letters: the
+    first word of a list ("sgd, adam or muon"), one that is explained ("mixup: ...") or is the usual value."""
+    value = usual is not None and (re.match(r"[\w.+-]+( or |[,|=;:])|\w*[\d_.]", text) or text.split(" ")[0] == usual)
+    text = text[0].upper() + text[1:] if text[:1].islower() and text[1:2] not in " (_" and not value else text
     return text.replace("\\", "\\\\").replace('"""', "'''") + ("" if text.endswith(".") else ".")
 
 
@@ -126,7 +129,7 @@ from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, M
 from os import PathLike
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, overload
 
-from typing_extensions import Self
+from typing_extensions import Never, Self
 
 '''
 
@@ -163,8 +166,8 @@ def stub_of(function, indent=""):
         parts.append(f"{p.arg}: {annotation(p.arg, d)}" + (" = ..." if d is not None else ""))
         if a.posonlyargs and i + 1 == len(a.posonlyargs):
             parts.append("/")
-    if a.vararg:
-        parts.append(f"*{a.vararg.arg}: Any")
+    if a.vararg:  # underlined where they are refused
+        parts.append(f"*{a.vararg.arg}: {'Never' if a.vararg.arg.startswith('_') else 'Any'}")
     elif a.kwonlyargs:
         parts.append("*")
     for p, d in zip(a.kwonlyargs, a.kw_defaults):
@@ -179,6 +182,20 @@ def functions_of(path):
 
 # The commands that are functions of the package.
 COMMANDS = "train eval predict generate plan advise explain profile serve export verify report runs launch".split()
+# What the functions return: the keys that programs use, of those that --json prints.
+RESULTS = {
+    "train": "a dict: model (path of the file), output_dir, test_loss, test_top1 (percent; None without classes; tables have each metric behind test_ "
+             "or val_: val_rmse), train_loss, steps, epochs, train_seconds, samples_per_second, parameters, interrupted.",
+    "eval": "a dict: loss, top1 (percent; None without classes), count, split, data, seconds (and the other metrics by name: rmse, accuracy, macro_f1), "
+            "scores (value, low and high of each metric: its interval).",
+    "predict": "a list with a dict per sample: path, values (of classes: class, index, probability, probabilities).",
+    "plan": "a dict: total_bytes, memory (bytes by use), flops, parameters, batch_size, largest_batch (by memory).",
+    "advise": "a dict: answer, cheapest (each has hardware, devices, fits, run_hours, dollars).",
+    "export": "a dict: file, input, output, nodes, bytes, weight_bytes, notes.",
+    "verify": "a dict: model, passed, checks (each has name, state, note).",
+    "runs": "a list with a dict per run: path, status, model, data, metric, best, epoch, steps, hours, settings.",
+    "serve": "a Server: url, models, close(); also a context manager.",
+}
 OPTION_TYPES = {"flag": "bool | None", "integer": "int | None", "number": "float | None", "text": "_Text", "list": "_Text | dict[str, Any]"}
 
 
@@ -211,14 +228,16 @@ def write_commands(package):
     lines = ['"""The commands as functions, generated from their options by generate.py."""', "from ._commands import run, serve as _serve", ""]
     stubs = ["_Text = str | float | os.PathLike[str] | Sequence[Any] | None", ""]
     for name, found, arguments, options in commands(package):
-        doc = [sentence(found["summary"]), ""] + [f"{n}: {sentence(o['help'])}" for n, o in {**arguments, **options}.items()]
+        doc = [sentence(found["summary"]), ""] + [f"{n}: {sentence(o['help'], o.get('default', ''))}" for n, o in {**arguments, **options}.items()]
         kinds = {o["name"]: o["type"] for o in found["options"]}
+        usual = "what the command prints as JSON." if "--json" in kinds else "the text that the command prints."
+        doc += ["", f"Returns {RESULTS.get(name, usual)}"]
         values = ", ".join(f'"{o["name"]}": {n}' for n, o in options.items())
         plain = "[" + ", ".join(arguments) + "]"
-        result = f"_serve({plain}, {{{values}}}, {kinds})" if name == "serve" else f'run("{name}", {plain}, {{{values}}}, {kinds})'
-        lines += ["", f"def {name}({command_parameters(arguments, options, False)}):", '    """' + "\n    ".join(doc).rstrip() + '\n    """',
+        result = f"_serve({plain}, {{{values}}}, {kinds}, others)" if name == "serve" else f'run("{name}", {plain}, {{{values}}}, {kinds}, others)'
+        lines += ["", f"def {name}({command_parameters(arguments, options, False)}, **others):", '    """' + "\n    ".join(doc).rstrip() + '\n    """',
                   f"    return {result}", ""]
-        stub = f"def {name}({command_parameters(arguments, options, True)}) -> {'Server' if name == 'serve' else 'Any'}: ..."
+        stub = f"def {name}({command_parameters(arguments, options, True)}, **others: Never) -> {'Server' if name == 'serve' else 'Any'}: ..."
         if name == "plan":  # also of functions: _transforms.plan
             stub = f"@overload\ndef plan(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Plan: ...\n@overload\n{stub}"
         stubs.append(stub)

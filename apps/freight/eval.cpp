@@ -45,6 +45,7 @@ void print(const train::Measurement& measured, const std::string& split, int64_t
       j["tokens"] = e.count;
     }
     for (const metrics::Score& s : measured.scores) {
+      if (!j.contains(s.name)) j[s.name] = s.value;  // beside loss and top1
       j["scores"][s.name] = {{"value", s.value}, {"low", nullptr}, {"high", nullptr}};
       if (s.interval != metrics::Score::Interval::known) continue;
       j["scores"][s.name]["low"] = s.low;

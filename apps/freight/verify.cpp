@@ -62,7 +62,7 @@ void declare(Options& o, VerifyFlags& f, deploy::VerifyOptions& options) {
         {.value = "PYTHON"});
   o.add("--json", &f.json, "print JSON");
   o.add("--world", &f.world,
-        "instead of all that: train DATA or a RUN with each of these numbers of devices, and compare the saved "
+        "other check: train DATA or a RUN with each of these numbers of devices, and compare the saved "
         "models byte for byte (freight verify --world 1 --help)",
         {.value = "LIST"});
 }

@@ -10,7 +10,7 @@ from ._dtypes import _HALVES, _KINDS, _WIDER, __array_namespace_info__  # noqa: 
 from ._core import Array, dtype
 from ._nested import flattened as _flattened
 from ._manipulation import *  # noqa: F401,F403
-from ._manipulation import _ANY, _all_on_host, _array, _axis, _placed
+from ._manipulation import _ANY, _all_on_host, _array, _axis, _placed, _taken
 from ._functions import _call, maximum, minimum, multiply, not_equal, sqrt, subtract, square, equal, logical_or
 
 newaxis = None
@@ -52,6 +52,8 @@ def asarray(obj, /, *, dtype=None, device=None, copy=None):
         if copy is False:
             raise ValueError("asarray: Python's numbers and lists are always copied, and copy=False forbids it")
         return _placed(_from_nested(obj, dtype), device)
+    if hasattr(type(obj), "_trained"):  # nn.Parameter: the value, of which gradients are taken
+        return asarray(obj.value, dtype=dtype, device=device, copy=copy)
     x = _core.imported(obj)
     if x is None:
         x = _imported_by_numpy(obj)
@@ -100,8 +102,14 @@ def from_dlpack(x, /, *, device=None, copy=None):
     return _core.astype(y, None, True) if copy else y
 
 
-def empty(shape, *, dtype=None, device=None):
+def _need_one(function, shape, others):
+    if others:
+        raise TypeError(f"{function}: expected the shape as one tuple, and dtype= by name: {function}({(shape, *others)}), got {1 + len(others)} arguments")
+
+
+def empty(shape, *_others, dtype=None, device=None):
     """An array of any elements."""
+    _need_one("empty", shape, _others)
     return _placed(_core.empty(shape, dtype), device)
 
 
@@ -115,13 +123,15 @@ def full(shape, fill_value, *, dtype=None, device=None):
     return _placed(_core.full(shape, fill_value, dtype), device)
 
 
-def zeros(shape, *, dtype=None, device=None):
+def zeros(shape, *_others, dtype=None, device=None):
     """An array of zeros, float32 unless dtype says otherwise."""
+    _need_one("zeros", shape, _others)
     return _placed(_core.full(shape, 0, float32 if dtype is None else dtype), device)
 
 
-def ones(shape, *, dtype=None, device=None):
+def ones(shape, *_others, dtype=None, device=None):
     """An array of ones, float32 unless dtype says otherwise."""
+    _need_one("ones", shape, _others)
     return _placed(_core.full(shape, 1, float32 if dtype is None else dtype), device)
 
 
@@ -193,6 +203,7 @@ def meshgrid(*arrays, indexing="xy"):
     """Coordinates of a grid: one array of all of their axes per vector."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}")
+    arrays = [_taken(a, "meshgrid") for a in arrays]
     n = len(arrays)
     views = []
     for i, a in enumerate(arrays):
@@ -223,12 +234,13 @@ def _max_of(a, b):
     return a if a > b else b
 
 
-def repeat(x, repeats, /, *, axis=None):
+def repeat(x, repeats, /, axis=None):
     """Each element of the axis as often as `repeats`, or its entry of it, says."""
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
     n = x.shape[_axis(axis, x.ndim)]
-    if isinstance(repeats, Array):
+    if not isinstance(repeats, int):
+        repeats = _taken(repeats, "repeat")
         if repeats.ndim > 1:
             raise ValueError(f"repeat: repeats must have at most one axis, got shape {repeats.shape}")
         counts = broadcast_to(repeats, (n,)).tolist()
@@ -242,7 +254,7 @@ def repeat(x, repeats, /, *, axis=None):
 
 # Indexing, searching, sorting, sets.
 
-def take(x, indices, /, *, axis=None):
+def take(x, indices, /, axis=None):
     """The elements of an axis that integers name, in their order."""
     if axis is None:
         if x.ndim != 1:
@@ -251,8 +263,9 @@ def take(x, indices, /, *, axis=None):
     return x[(_ANY,) * _axis(axis, x.ndim) + (indices,)]
 
 
-def take_along_axis(x, indices, /, *, axis=-1):
+def take_along_axis(x, indices, /, axis=-1):
     """One element of x per index along an axis; the other axes broadcast."""
+    x, indices = _taken(x, "take_along_axis"), _taken(indices, "take_along_axis")
     a = _axis(axis, x.ndim)
     if indices.ndim != x.ndim:
         raise ValueError(f"take_along_axis: x has {x.ndim} axes, indices have {indices.ndim}")
@@ -267,12 +280,12 @@ def take_along_axis(x, indices, /, *, axis=-1):
     return x[key]
 
 
-def argmax(x, /, *, axis=None, keepdims=False):
+def argmax(x, /, axis=None, *, keepdims=False):
     """int64: the index of the first largest element along an axis, or of the flattened array."""
     return _position_of("argmax", x, axis, keepdims)
 
 
-def argmin(x, /, *, axis=None, keepdims=False):
+def argmin(x, /, axis=None, *, keepdims=False):
     """int64: the index of the first smallest element along an axis, or of the flattened array."""
     return _position_of("argmin", x, axis, keepdims)
 
@@ -286,7 +299,7 @@ def _position_of(function, x, axis, keepdims):
     return astype(_call(function, x, _axis(axis, x.ndim), keepdims), int64)
 
 
-def count_nonzero(x, /, *, axis=None, keepdims=False):
+def count_nonzero(x, /, axis=None, *, keepdims=False):
     """int64: how many elements differ from 0."""
     differ = x if x.dtype == bool else not_equal(x, 0)
     return sum(differ, axis=axis, keepdims=keepdims, dtype=int64)
@@ -301,8 +314,7 @@ def searchsorted(x1, x2, /, *, side="left", sorter=None):
     """int64: where values x2 belong in the sorted x1, left or right of equal ones."""
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: side must be 'left' or 'right', got {side!r}")
-    if not isinstance(x2, Array):
-        x2 = asarray(x2, dtype=_core.joined(x1.dtype, x2))
+    x1, x2 = _taken(x1, "searchsorted"), _beside(x1, x2)
     if x1.ndim != 1:
         raise ValueError(f"searchsorted: the sorted array must have one axis, got shape {x1.shape}")
     t = result_type(x1, x2)
@@ -315,6 +327,13 @@ def searchsorted(x1, x2, /, *, side="left", sorter=None):
                              f"{sorter.shape}")
         sorter = astype(sorter, int64, copy=False)
     return _core.searchsorted(x1, x2, side == "right", sorter)
+
+
+def _beside(x1, x2):
+    """x2 as an array; a number takes its type from x1."""
+    if isinstance(x2, (int, float, complex)):
+        return asarray(x2, dtype=_core.joined(_taken(x1, "asarray").dtype, x2))
+    return _taken(x2, "asarray")
 
 
 def where(condition, x1, x2, /):
@@ -346,10 +365,7 @@ def unique_values(x, /):
 
 def isin(x1, x2, /, *, invert=False):
     """bool: whether each element of x1 occurs in x2."""
-    if not isinstance(x1, Array):
-        x1 = asarray(x1, dtype=_core.joined(x2.dtype, x1))
-    if not isinstance(x2, Array):
-        x2 = asarray(x2, dtype=_core.joined(x1.dtype, x2))
+    x1, x2 = _beside(x2, x1), _beside(x1, x2)
     t = _core.promoted(x1.dtype, x2.dtype)
     x1, values = astype(x1, t, copy=False), unique_values(astype(x2, t, copy=False))
     if values.size == 0:
@@ -359,14 +375,14 @@ def isin(x1, x2, /, *, invert=False):
     return ~found if invert else found
 
 
-def sort(x, /, *, axis=-1, descending=False, stable=True):
+def sort(x, /, axis=-1, *, descending=False, stable=True):
     """The elements along an axis in ascending order, NaN last."""
     if _array(x, "sort")._on_host:
         return _core.sort(x, axis, descending, stable, False)
     return _call("sort", x, _axis(axis, x.ndim), "descending" if descending else "ascending")[0]
 
 
-def argsort(x, /, *, axis=-1, descending=False, stable=True):
+def argsort(x, /, axis=-1, *, descending=False, stable=True):
     """int64: the indices that sort x along an axis."""
     if _array(x, "argsort")._on_host:
         return _core.sort(x, axis, descending, stable, True)
@@ -375,32 +391,32 @@ def argsort(x, /, *, axis=-1, descending=False, stable=True):
 
 # Statistics.
 
-def sum(x, /, *, axis=None, dtype=None, keepdims=False):
+def sum(x, /, axis=None, *, dtype=None, keepdims=False):
     """Sums over axes; of signed integers in int64, of unsigned ones in uint64."""
     return _core.reduce(0, x, axis, keepdims, dtype)
 
 
-def prod(x, /, *, axis=None, dtype=None, keepdims=False):
+def prod(x, /, axis=None, *, dtype=None, keepdims=False):
     """Products over axes; of signed integers in int64, of unsigned ones in uint64."""
     return _core.reduce(1, x, axis, keepdims, dtype)
 
 
-def max(x, /, *, axis=None, keepdims=False):
+def max(x, /, axis=None, *, keepdims=False):
     """The largest elements over axes; a NaN wins."""
     return _core.reduce(2, x, axis, keepdims, None)
 
 
-def min(x, /, *, axis=None, keepdims=False):
+def min(x, /, axis=None, *, keepdims=False):
     """The smallest elements over axes; a NaN wins."""
     return _core.reduce(3, x, axis, keepdims, None)
 
 
-def any(x, /, *, axis=None, keepdims=False):
+def any(x, /, axis=None, *, keepdims=False):
     """bool: whether any element differs from 0."""
     return _core.reduce(4, x, axis, keepdims, None)
 
 
-def all(x, /, *, axis=None, keepdims=False):
+def all(x, /, axis=None, *, keepdims=False):
     """bool: whether all elements differ from 0."""
     return _core.reduce(5, x, axis, keepdims, None)
 
@@ -413,7 +429,7 @@ def _count(x, axis):
     return n
 
 
-def mean(x, /, *, axis=None, keepdims=False):
+def mean(x, /, axis=None, *, keepdims=False):
     """Means over axes; of integers in float32."""
     _array(x, "mean")
     if isdtype(x.dtype, ("bool", "integral")):
@@ -429,7 +445,7 @@ def _divisor(n, t):
     return asarray(float(n), dtype=t)
 
 
-def var(x, /, *, axis=None, correction=0.0, keepdims=False):
+def var(x, /, axis=None, *, correction=0.0, keepdims=False):
     """Sums of squared differences from the mean, divided by n - correction."""
     _array(x, "var")
     if isdtype(x.dtype, ("bool", "integral")):
@@ -447,17 +463,17 @@ def var(x, /, *, axis=None, correction=0.0, keepdims=False):
     return astype(y, t, copy=False)
 
 
-def std(x, /, *, axis=None, correction=0.0, keepdims=False):
+def std(x, /, axis=None, *, correction=0.0, keepdims=False):
     """The square root of var."""
     return sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
-def cumulative_sum(x, /, *, axis=None, dtype=None, include_initial=False):
+def cumulative_sum(x, /, axis=None, *, dtype=None, include_initial=False):
     """Element i is the sum of elements 0 to i along the axis; include_initial puts 0 in front."""
     return _running(0, x, axis, dtype, include_initial)
 
 
-def cumulative_prod(x, /, *, axis=None, dtype=None, include_initial=False):
+def cumulative_prod(x, /, axis=None, *, dtype=None, include_initial=False):
     """Element i is the product of elements 0 to i along the axis; include_initial puts 1 in front."""
     return _running(1, x, axis, dtype, include_initial)
 
@@ -510,7 +526,7 @@ def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
     a = _axis(axis, x.ndim)
     if n < 0:
         raise ValueError(f"diff: order must be non-negative, got {n}")
-    parts = [p for p in (prepend, x, append) if p is not None]
+    parts = [_taken(p, "diff") for p in (prepend, x, append) if p is not None]
     if len(parts) > 1:
         parts = [p if p.ndim else broadcast_to(p, x.shape[:a] + (1,) + x.shape[a + 1:]) for p in parts]
         x = concat(parts, axis=a)
@@ -538,6 +554,7 @@ def matrix_transpose(x, /):
 
 def tensordot(x1, x2, /, *, axes=2):
     """Products summed over axes of x1 and x2 that correspond."""
+    x1, x2 = _taken(x1, "tensordot"), _taken(x2, "tensordot")
     if isinstance(axes, int):
         if axes < 0 or axes > x1.ndim or axes > x2.ndim:
             raise ValueError(f"tensordot: {axes} axes of arrays that have {x1.ndim} and {x2.ndim}")
@@ -566,6 +583,7 @@ def tensordot(x1, x2, /, *, axes=2):
 def vecdot(x1, x2, /, *, axis=-1):
     """Sums of conj(x1) x2 over an axis; the others broadcast."""
     from ._functions import conj
+    x1, x2 = _taken(x1, "vecdot"), _taken(x2, "vecdot")
     n = _max_of(x1.ndim, x2.ndim)
     if not -n <= axis < 0 and not 0 <= axis < n or x1.ndim == 0 or x2.ndim == 0:
         raise IndexError(f"vecdot: axis {axis} is out of bounds for arrays of {x1.ndim} and {x2.ndim} axes")

@@ -3,13 +3,14 @@ from . import _core, _display, _hints
 
 
 class Callback:
-    """Hears of a run; `model` is the module. Epochs and steps count from 1. on_epoch_end and on_train_batch_end may return True,
-    which stops the run with the next step, or a learning rate for the steps that follow."""
+    """Base class of what fit calls during a run; `model` is the module. Epochs and steps count from 1. on_epoch_end and
+    on_train_batch_end may return True, which stops the run (behind the epoch; with the next step), or a number, the learning rate
+    from then on; None and False change nothing."""
 
     model = None
 
     def settings(self):
-        """Settings of fit that the callback stands for."""
+        """Keywords of fit that the callback sets, as a dict: {"early_stop": 3}."""
         return {}
 
     def on_train_begin(self, logs):
@@ -24,6 +25,17 @@ class Callback:
 
     def on_train_end(self, history):
         """history: what fit returns."""
+
+    def _answered(self, method, found):
+        """What the method has asked for by its result: True to stop, a learning rate, or None."""
+        value = found.item() if getattr(found, "ndim", None) == 0 and hasattr(found, "item") else found  # NumPy's, Freight's, torch's
+        if value is None or isinstance(value, bool):
+            return value or None
+        if not isinstance(value, (int, float)):
+            raise TypeError(f"{type(self).__name__}.{method}: expected None, True to stop, or a number, the new learning rate, got {found!r}")
+        if not 0 <= value < float("inf"):
+            raise ValueError(f"{type(self).__name__}.{method}: expected a learning rate that is finite and not negative, got {found!r}")
+        return float(value)
 
 
 def hears_steps(callback):

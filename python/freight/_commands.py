@@ -1,5 +1,6 @@
 """Runs the package's command and returns its results as Python objects. The functions that call this, with the command's
 arguments and flags as their parameters, are generated (generate.py)."""
+import difflib
 import json
 import os
 import re
@@ -8,6 +9,8 @@ import subprocess
 import sys
 import threading
 import weakref
+
+from . import _core
 
 KINDS = {1: "runtime", 2: "usage", 3: "data", 4: "device", 5: "capacity", 6: "diverged", 7: "peer_lost", 8: "checkpoint",
          9: "verification"}
@@ -196,8 +199,19 @@ def command_line(name, arguments, options, kinds):
     return words + ["--"] * like_flags + plain
 
 
-def run(name, arguments, options, kinds):
+def _need_none(name, others, kinds):
+    """Refuses keywords that are no flags of the command: aliases of flags, and names near to them, with the flag's keyword."""
+    for other in others:
+        known = [flag[2:].replace("-", "_") for flag in kinds]
+        aliases = {alias: keyword for keyword, aliases in _core.settings().items() if keyword in known for alias in aliases}
+        near = difflib.get_close_matches(other, known, 1)
+        hint = f": use {aliases[other]}" if other in aliases else f"; did you mean {near[0]}?" if near else ""
+        raise TypeError(f"{name}() got an unexpected keyword argument {other!r}{hint}")
+
+
+def run(name, arguments, options, kinds, others):
     """The result of a command: what it prints as JSON where it has that form, else its text."""
+    _need_none(name, others, kinds)
     if name == "launch" and arguments[-1] and str(arguments[-1][0]).endswith(".py"):
         arguments = [[sys.executable, *arguments[-1]]]
     if "--json" in kinds and not any(options.get(other) for other in ("--csv", "--jsonl")):
@@ -245,5 +259,6 @@ def _end(command):
     command.process.stdout.close()
 
 
-def serve(arguments, options, kinds):
+def serve(arguments, options, kinds, others):
+    _need_none("serve", others, kinds)
     return Server(command_line("serve", arguments, options, kinds))

@@ -11,7 +11,9 @@ from . import _core, _devices, _display, _several, _termination, distributed
 from ._callbacks import Callback, checked, hears_steps, judged_by
 from ._containers import wrapped
 from ._functions import isfinite
-from ._transforms import autocast, jit
+from ._transforms import _flatten, _leaves_of, _unflatten, autocast, jit
+
+from . import _fit_settings, _outputs
 
 _VALUE_LOSSES = ("mse", "huber", "mae")
 _COMPUTE = {"fp32": _core.float32, "tf32": _core.float32, "bf16": _core.bfloat16, "fp16": _core.float16}
@@ -63,12 +65,13 @@ class _Sink:
         self.wants_steps = self.progress.wants_steps or any(hears_steps(c) for c in callbacks)
 
     def _tell(self, method, *arguments):
-        answer = None
         for c in self.callbacks:
-            found = getattr(c, method)(*arguments)
-            if found is True or (answer is None and isinstance(found, (int, float))):
-                answer = found if found is True else float(found)
-        return answer
+            getattr(c, method)(*arguments)
+
+    def _ask(self, method, *arguments):
+        """True where a callback stops the run, else the first learning rate that one returns."""
+        answers = [c._answered(method, getattr(c, method)(*arguments)) for c in self.callbacks]
+        return True if any(a is True for a in answers) else next((a for a in answers if a is not None), None)
 
     def start(self, summary):
         for c in self.callbacks:
@@ -78,7 +81,7 @@ class _Sink:
 
     def step(self, logs):
         self.progress.step(logs)
-        return self._tell("on_train_batch_end", logs["step"], logs)
+        return self._ask("on_train_batch_end", logs["step"], logs)
 
     def epoch(self, logs):
         test = logs.pop("validation", {})
@@ -89,7 +92,7 @@ class _Sink:
             self.history._recall(*self.resumed, logs["epoch"])
         self.history._add(logs["epoch"], figures)
         self.progress.epoch(logs, figures, self.history)
-        return self._tell("on_epoch_end", logs["epoch"], {**logs, **figures})
+        return self._ask("on_epoch_end", logs["epoch"], {**logs, **figures})
 
     def end(self, result):
         history = self.history
@@ -153,6 +156,17 @@ def _targets(y, loss, classes, what):
     if xp.isdtype(y.dtype, "integral"):
         return _core.to_host(xp.astype(y, xp.int32, copy=False)), classes
     raise TypeError(f"{what}: expected classes, labels or real values, got {y.dtype}{list(y.shape)}")
+
+
+def _are_shares(y, loss, what):
+    """Whether y has a probability for each class, (N, K) floats for the loss cross_entropy."""
+    if loss != "cross_entropy" or y.dtype != xp.float32:
+        return False
+    if y.ndim != 2:
+        raise TypeError(f"{what}: y: expected classes as integers, or probabilities (N, K), for the loss cross_entropy, got {y.dtype}{list(y.shape)}")
+    if not bool(xp.all((y >= 0) & (abs(xp.sum(y, axis=1, keepdims=True) - 1) < 1e-3))):
+        raise ValueError(f"{what}: y: expected probabilities whose sum is 1 in each row, for the loss cross_entropy")
+    return True
 
 
 def _pair(data, what):
@@ -296,12 +310,26 @@ def _request(model, x, y, *, loss, metric=None, classes=None):
                "classes": classes or ([str(i) for i in range(y.shape[1])] if y.dtype == xp.uint8 else []), "mean": task.get("mean", []), "std": task.get("std", [])}
     request["loss"] = _kind_of(y) if callable(loss) or loss in (None, "auto") else loss
     if callable(loss):
-        request["loss_function"] = loss
+        request["loss_function"] = _outputs.whole(model, loss)
     if callable(metric):
         name = getattr(metric, "__name__", "metric")
-        request |= {"metric_function": metric, "metric_name": name if name.isidentifier() else "metric",
+        request |= {"metric_function": _outputs.whole(model, metric), "metric_name": name if name.isidentifier() else "metric",
                     "higher_is_better": getattr(metric, "higher_is_better", True)}
     return request
+
+
+def _of_two_shapes(model, request, x, vx):
+    """Samples of x, and of the validation data in another shape, which the trainer takes as batches of floats or tokens alone."""
+    shapes = f"fit: validation_data: samples have shape {vx.shape[1:]}, those of x {x.shape[1:]}"
+    if vx.ndim != x.ndim or request["mean"]:
+        raise ValueError(f"{shapes}: expected {'one shape, as channels are normalized' if request['mean'] else 'as many axes'}")
+    x, vx = (xp.astype(a, xp.float32) / 255 if a.dtype == xp.uint8 else a for a in (x, vx))
+    request |= {"x": x, "dtype": x.dtype.name, "feeds": True}
+    try:
+        _core.output_shape(model._node(), {**request, "input": vx.shape[1:]})
+    except ValueError as error:
+        raise ValueError(f"{shapes}: {error}") from error
+    return x, vx
 
 
 def _weight_per_sample(sample_weight, count):
@@ -351,6 +379,9 @@ def _weighted(request, weights, outputs):
         hot = xp.astype(xp.expand_dims(y, axis=1) == xp.arange(outputs), xp.float32)
         request["y"] = hot * xp.expand_dims(weights, axis=1)
         return
+    if y.dtype == xp.float32 and request["loss"] == "cross_entropy" and "loss_function" not in request:
+        request["y"] = y * xp.expand_dims(weights, axis=1)
+        return
     if y.dtype != xp.float32:
         raise ValueError(f"fit: sample_weight is for cross_entropy and for values, got loss {request['loss']}")
     function = request.get("loss_function") or (lambda o, t: (o - t) ** 2)
@@ -364,8 +395,7 @@ def _weighted(request, weights, outputs):
 
     def weighted_loss(outputs, targets):
         t = targets[:, 0] if vector else targets[:, :width]
-        o = xp.reshape(outputs, t.shape)
-        each = function(o, t)
+        each = function(xp.reshape(outputs, t.shape) if isinstance(outputs, _core.Array) else outputs, t)
         if each.ndim == 0:
             raise ValueError("fit: with sample_weight the loss function must return a number per sample, got a scalar")
         each = xp.mean(xp.reshape(each, (each.shape[0], -1)), axis=1)
@@ -392,6 +422,7 @@ def _split(x, y, sample_weight, share):
 
 
 @_several.accepted
+@_outputs.kept
 def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sample_weight=None, class_weight=None, loss="auto",
         metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0, resume=None, output_dir="",
         verbose=1, devices=None, steps_per_epoch=None, input_shape=None, validation_split=0.0, shuffle=True, **settings):
@@ -428,9 +459,10 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         if validation_data is not None or path:
             raise ValueError("fit: validation_split is of arrays, in place of validation_data; of a folder: val_split")
         (x, y, sample_weight), validation_data = _split(x, y, sample_weight, validation_split)
+    soft = _are_shares(y, loss, "fit")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
     request["path"] = path
-    request["feeds"] = tokens or (x.dtype == xp.float32 and y.dtype == xp.int32) or batches is not None
+    request["feeds"] = tokens or (x.dtype == xp.float32 and y.dtype == xp.int32) or soft or batches is not None
     request["batches"] = batches
     if validation_data is not None:
         if _is_loader(validation_data):
@@ -439,15 +471,16 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         vx, _ = _inputs(vx, "fit: validation_data")
         vy, _ = _targets(vy, name, classes, "fit: validation_data")
         _need_as_many(vx, vy, "fit: validation_data")
+        _are_shares(vy, loss, "fit: validation_data")
         if vx.shape[1:] != x.shape[1:]:
-            raise ValueError(f"fit: validation_data: samples have shape {vx.shape[1:]}, those of x {x.shape[1:]}")
+            x, vx = _of_two_shapes(model, request, x, vx)
     else:
         vx, vy = x[:0], y[:0]
     request |= {"vx": vx, "vy": vy}
     callbacks = [checked(c) for c in ([callbacks] if isinstance(callbacks, Callback) else callbacks)]
-    settings = dict(settings)
+    settings = _fit_settings.checked("fit", settings)
     for c in callbacks:
-        for key, value in c.settings().items():
+        for key, value in _fit_settings.checked(type(c).__name__, c.settings()).items():
             value = os.fspath(value) if isinstance(value, os.PathLike) else value
             if key == "output_dir":
                 if output_dir and os.fspath(output_dir) != value:
@@ -530,6 +563,7 @@ def _trained(model, request, sink, ranks, output_dir):
 
 
 @_several.accepted
+@_outputs.kept
 def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device="auto", precision="fp32"):
     """See Module.evaluate."""
     if y is None:
@@ -539,8 +573,9 @@ def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device
     x, tokens = _inputs(x, "evaluate: x")
     y, classes = _targets(y, loss if isinstance(loss, str) else None, task.get("classes"), "evaluate")
     _need_as_many(x, y, "evaluate")
+    soft = _are_shares(y, loss, "evaluate")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
-    request["feeds"] = tokens or y.dtype == xp.int32
+    request["feeds"] = tokens or soft or y.dtype == xp.int32
     return _core.evaluate(model._node(), request, batch_size, device, precision)
 
 
@@ -549,9 +584,6 @@ def predict(model, x, *, batch_size=256, device="auto", precision="fp32"):
     """See Module.predict."""
     x, _ = _inputs(x, "predict: x")
     task = model.__dict__.get("_task") or {}
-    if task and tuple(task["input"]) != x.shape[1:]:
-        one = "; of one sample: x[None]" if tuple(task["input"]) == x.shape else ""
-        raise ValueError(f"predict: expected samples of shape {tuple(task['input'])}, got {x.shape[1:]}{one}")
     _need_samples(x.shape, "predict")
     if precision not in _COMPUTE:
         raise ValueError(f"predict: precision: expected one of {', '.join(_COMPUTE)}, got {precision!r}")
@@ -567,11 +599,17 @@ def predict(model, x, *, batch_size=256, device="auto", precision="fp32"):
     try:
         with autocast(_COMPUTE[precision]):
             results = [kept[device](_prepared(x[i:i + batch_size], task)) for i in range(0, x.shape[0], batch_size)]
+    except ValueError as error:
+        if not task or tuple(task["input"]) == x.shape[1:]:
+            raise
+        one = "; of one sample: x[None]" if tuple(task["input"]) == x.shape else ""
+        raise ValueError(f"predict: forward takes no samples of shape {x.shape[1:]}, fit had {tuple(task['input'])}{one}: {error}") from error
     finally:
         for node, training in modes:  # outer ones first
             node.training = training
-    joined = [_joined(parts, x.shape[0]) for parts in (zip(*results) if isinstance(results[0], tuple) else [results])]
-    return tuple(joined) if isinstance(results[0], tuple) else joined[0]
+    arrays = [_leaves_of(r) for r in results]
+    joined = [_joined(parts, x.shape[0]) for parts in zip(*arrays)]
+    return _unflatten(_flatten(results[0], []), iter(joined))
 
 
 def _prepared(x, task):

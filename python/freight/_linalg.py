@@ -59,6 +59,7 @@ def cond(x, p=None):
 
 def cross(x1, x2, /, *, axis=-1):
     """The cross product of vectors of 3 numbers along an axis; the others broadcast."""
+    x1, x2 = xp._taken(x1, "cross"), xp._taken(x2, "cross")
     n = xp._max_of(x1.ndim, x2.ndim)
     if x1.ndim == 0 or x2.ndim == 0 or x1.shape[axis] != 3 or x2.shape[axis] != 3:
         raise ValueError(f"cross: expected 3 numbers along axis {axis}, got shapes {x1.shape} and {x2.shape}")
@@ -184,6 +185,7 @@ def matrix_rank(x, /, *, rtol=None):
 
 def outer(x1, x2, /):
     """x1 (N), x2 (M) -> (N, M)."""
+    x1, x2 = xp._taken(x1, "outer"), xp._taken(x2, "outer")
     if x1.ndim != 1 or x2.ndim != 1:
         raise ValueError(f"outer: expected two vectors, got shapes {x1.shape} and {x2.shape}")
     return xp.expand_dims(x1, 1) * xp.expand_dims(x2, 0)
@@ -221,7 +223,7 @@ def slogdet(x, /):
 
 def solve(x1, x2, /):
     """The solution of x1 y = x2, for x2 (N) or (..., N, K); LinAlgError where x1 is singular."""
-    x1 = _matrix(x1, "solve", square=True)
+    x1, x2 = _matrix(xp._taken(x1, "solve"), "solve", square=True), xp._taken(x2, "solve")
     t = xp.result_type(x1, x2)
     vector = x2.ndim == 1
     b = xp.expand_dims(x2, -1) if vector else x2

@@ -13,6 +13,15 @@ def _array(x, function):
     return x
 
 
+def _taken(x, function):
+    """An array, or what asarray makes of a list or another library's array: functions of several arrays take them, as operators do
+    (array_or_converted in C++)."""
+    if not isinstance(x, Array) and (hasattr(x, "__array__") or hasattr(x, "__dlpack__") or isinstance(x, (list, tuple))):
+        from ._array_api import asarray
+        return asarray(x)
+    return _array(x, function)
+
+
 def _placed(x, device):
     return x if device is None or device == x.device else x.to_device(device)
 
@@ -45,6 +54,7 @@ def broadcast_shapes(*shapes):
 
 def broadcast_arrays(*arrays):
     """The arrays as views of one shape."""
+    arrays = [_taken(a, "broadcast_arrays") for a in arrays]
     shape = broadcast_shapes(*[a.shape for a in arrays])
     return tuple(broadcast_to(a, shape) for a in arrays)
 
@@ -54,9 +64,9 @@ def broadcast_to(x, /, shape):
     return _core.broadcast_to(x, shape)
 
 
-def concat(arrays, /, *, axis=0):
+def concat(arrays, /, axis=0):
     """Joins arrays along an axis; with axis=None they are flattened first."""
-    arrays = [_array(a, "concat") for a in arrays]
+    arrays = [a if isinstance(a, Array) else _taken(a, "concat") for a in arrays]
     if not arrays:
         raise ValueError("concat: need at least one array")
     if axis is None:
@@ -78,7 +88,7 @@ def expand_dims(x, /, axis=0):
     return _core.reshape(x, tuple(1 if a in axes else next(sizes) for a in range(n)), None)
 
 
-def flip(x, /, *, axis=None):
+def flip(x, /, axis=None):
     """The elements in reverse order along one axis, several or all, a view."""
     axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
     axes = {_axis(a, x.ndim) for a in axes}
@@ -111,7 +121,7 @@ def reshape(x, /, shape, *, copy=None):
     return _core.reshape(x, shape, copy)
 
 
-def roll(x, /, shift, *, axis=None):
+def roll(x, /, shift, axis=None):
     """The elements moved by `shift` places along an axis, around its ends."""
     if axis is None:
         return reshape(roll(reshape(x, (-1,)), shift, axis=0), x.shape)
@@ -139,9 +149,9 @@ def squeeze(x, /, axis):
     return _core.reshape(x, tuple(n for a, n in enumerate(x.shape) if a not in axes), None)
 
 
-def stack(arrays, /, *, axis=0):
+def stack(arrays, /, axis=0):
     """Joins arrays of one shape along a new axis."""
-    arrays = list(arrays)
+    arrays = [a if isinstance(a, Array) else _taken(a, "stack") for a in arrays]
     if not arrays:
         raise ValueError("stack: need at least one array")
     shapes = {a.shape for a in arrays}
@@ -163,7 +173,7 @@ def tile(x, repetitions, /):
     return astype(x, x.dtype)
 
 
-def unstack(x, /, *, axis=0):
+def unstack(x, /, axis=0):
     """The slices of x along an axis, views without it."""
     a = _axis(axis, x.ndim)
     return tuple(x[(_ANY,) * a + (i,)] for i in range(x.shape[a]))

@@ -5,22 +5,49 @@ from ._core import Array
 from ._print import array_text
 
 
+def _refuse(function, name, value, instead):
+    raise TypeError(f"{function}: {name}={value!r} is NumPy's: use {instead}, or numpy.asarray(x)")
+
+
+def _needed(function, keywords):
+    """The keywords without those that numpy.mean(x) and others hand to methods where the program has given none."""
+    name = function.__name__
+    for key, usual, instead in (("out", None, f"freight.{name}(x), which makes a new array"), ("ddof", 0, "correction"),
+                                ("dtype", None, f"freight.{name}(x.astype(dtype))")):
+        if key in keywords and not (key == "dtype" and name.startswith("cumulative")):
+            value = keywords.pop(key)
+            if value != usual:
+                _refuse(name, key, value, instead)
+    return keywords
+
+
 def _reduction(function):
     def method(self, axis=None, **keywords):
-        return function(self, axis=axis, **keywords)
+        return function(self, axis=axis, **(_needed(function, keywords) if keywords else keywords))
     method.__name__ = function.__name__
     method.__doc__ = function.__doc__
     return method
 
 
+def _running(function):
+    def method(self, axis=None, **keywords):
+        return function(self.ravel() if axis is None else self, axis=axis, **(_needed(function, keywords) if keywords else keywords))
+    method.__name__, method.__doc__ = function.__name__, function.__doc__
+    return method
+
+
 def _sum(how):
-    def method(self, axis=None, *, dtype=None, keepdims=False):
+    def method(self, axis=None, *, dtype=None, keepdims=False, out=None):
+        if out is not None:
+            _refuse(method.__name__, "out", out, f"freight.{method.__name__}(x), which makes a new array")
         return _core.reduce(how, self, axis, keepdims, dtype)
     return method
 
 
 def _extreme(how):
-    def method(self, axis=None, *, keepdims=False):
+    def method(self, axis=None, *, keepdims=False, out=None):
+        if out is not None:
+            _refuse(method.__name__, "out", out, f"freight.{method.__name__}(x), which makes a new array")
         return _core.reduce(how, self, axis, keepdims, None)
     return method
 
@@ -31,8 +58,8 @@ for _how, _name in enumerate(("sum", "prod", "max", "min", "any", "all")):  # wi
     setattr(Array, _name, _made)
 for _name in ("mean", "std", "var", "argmax", "argmin"):
     setattr(Array, _name, _reduction(getattr(xp, _name)))
-Array.cumsum = _reduction(xp.cumulative_sum)
-Array.cumprod = _reduction(xp.cumulative_prod)
+Array.cumsum = _running(xp.cumulative_sum)
+Array.cumprod = _running(xp.cumulative_prod)
 
 
 def _method(function):
@@ -125,9 +152,15 @@ def clip(self, min=None, max=None):
 
 
 @_method
-def round(self):
-    """The nearest whole numbers, halves to even."""
-    return _functions.round(self)
+def round(self, decimals=0, *, out=None):
+    """The nearest whole numbers, or numbers of so many decimals, halves to even."""
+    if out is not None:
+        _refuse("round", "out", out, "freight.round(x), which makes a new array")
+    if decimals == 0 or (decimals > 0 and not xp.isdtype(self.dtype, ("real floating", "complex floating"))):
+        return _functions.round(self)
+    scale = 10.0 ** abs(decimals)
+    y = _functions.round(self * scale) / scale if decimals > 0 else _functions.round(self / scale) * scale
+    return xp.astype(y, self.dtype, copy=False)
 
 
 @_method

@@ -283,11 +283,12 @@ class Module:
     def fit(self, x, y=None, *, validation_data=None, epochs=1, batch_size=None, steps_per_epoch=None, sample_weight=None,
             class_weight=None, loss="auto", metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0,
             resume=None, output_dir="", verbose=1, **settings):
-        """Trains on arrays x (N, ...) and y: classes (N), values (N) or (N, K), or labels (N, K) as bool; or on batches (x, y) of a
-        DataLoader, or of an iterator, steps_per_epoch of them in each epoch. batch_size: 64 for arrays; validation_split=0.2: the last
-        samples are the validation data. Further settings are the flags of `freight train`: optimizer="adamw", lr=1e-3, lr_scheduler="onecycle". With an output_dir the run writes
-        checkpoints, metrics and the model as the command does, and resume=True goes on from the newest.
-        verbose: 0 nothing, 1 progress in a notebook or a terminal, 2 a line per epoch. Returns a History."""
+        """Trains on arrays x (N, ...) and y: classes (N), values (N) or (N, K), labels (N, K) as bool, or probabilities (N, K) with
+        loss="cross_entropy"; or on batches (x, y) of a DataLoader, or of an iterator, steps_per_epoch of them in each epoch.
+        batch_size: 64 for arrays; validation_split=0.2: the last samples are the validation data. Further settings are flags of
+        `freight train`: optimizer="adamw", lr=1e-3, lr_scheduler="onecycle". With an output_dir the run writes checkpoints, metrics
+        and the model as the command does, and resume=True goes on from the newest. verbose: 0 nothing, 1 progress in a notebook or
+        a terminal, 2 a line per epoch. Returns a History."""
         from . import _fit
 
         return _fit.fit(self, x, y, validation_data=validation_data, epochs=epochs, batch_size=batch_size,
@@ -334,7 +335,8 @@ class Module:
         return f"{type(self).__name__}({inside})" if not lines else "\n  ".join([f"{type(self).__name__}({inside}", *lines]) + "\n)"
 
     def __getstate__(self):
-        return {**{k: v for k, v in self.__dict__.items() if k not in ("_cached", "_compiled")}, "training": self._built().training}
+        return {**{k: v for k, v in self.__dict__.items()
+                   if k not in ("_cached", "_compiled") and not getattr(v, "_of_a_run", False)}, "training": self._built().training}
 
     def __setstate__(self, state):
         training = state.pop("training")

@@ -85,7 +85,7 @@ class Optimizer:
         return self._optimizer.group_lr(name)
 
     def state_dict(self):
-        """Copies of moments, counts and rates: what continues bitwise like a run that never stopped."""
+        """Copies of moments, step counts and rates. With them, and the weights, training continues bitwise as if never interrupted."""
         return self._optimizer.state()
 
     def load_state_dict(self, state_dict):
@@ -152,8 +152,8 @@ def one_cycle(max_lr, total_steps, pct_start=0.3, div_factor=25.0, final_div_fac
 
 
 class Plateau:
-    """PyTorch's ReduceLROnPlateau: `optimizer.lr = plateau(loss)` after each evaluation scales the rate by `factor` once more than
-    `patience` evaluations in a row were no better by the share `threshold`."""
+    """PyTorch's ReduceLROnPlateau: `optimizer.lr = plateau(loss)` after each evaluation multiplies the rate by `factor` when the loss
+    has not improved, by at least the fraction `threshold`, in more than `patience` evaluations in a row."""
 
     def __init__(self, lr, factor=0.1, patience=10, threshold=1e-4, min_lr=0.0):
         self.lr, self.factor, self.patience, self.threshold, self.min_lr = lr, factor, patience, threshold, min_lr

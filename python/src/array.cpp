@@ -57,6 +57,17 @@ PyArray& array_of(nb::handle h, const char* function) {
   return *a;
 }
 
+nb::object converted(nb::handle h) { return nb::module_::import_("freight").attr("asarray")(h); }
+
+PyArray* array_or_converted(nb::handle h, nb::object& made) {
+  if (PyArray* a = array_or_null(h)) return a;
+  if (scalar_of(h).kind != Scalar::Kind::none || PyType_Check(h.ptr())) return nullptr;  // numpy.float64 is a float
+  const bool is_list = PyList_Check(h.ptr()) || PyTuple_Check(h.ptr());
+  if (!is_list && !nb::hasattr(h, "__array__") && !nb::hasattr(h, "__dlpack__")) return nullptr;
+  made = converted(h);
+  return &array_of(made, "asarray");
+}
+
 const View& host(const PyArray& a) {
   if (a.on_host()) return a.view;
   static thread_local View read;  // valid until the next call
@@ -304,12 +315,24 @@ nb::object unary(const Elementwise& f, nb::handle x) {
   return wrap(apply(f, a.view.dtype == dtype ? a.view : cast(a.view, dtype)));
 }
 
+// Operands of which some are neither arrays nor numbers, which then are `foreign`, or which are two numbers. A function
+// of its own: its code would slow the other one.
+[[gnu::noinline, gnu::cold]] static nb::object other_binary(const Elementwise& f, nb::handle left, nb::handle right,
+                                                            std::array<nb::handle, 2> foreign, bool as_operator) {
+  nb::object a, b;
+  if (foreign[0]) array_or_converted(left, a);
+  if (foreign[1]) array_or_converted(right, b);
+  if (a || b) return binary(f, a ? a : left, b ? b : right, as_operator);
+  if (as_operator) return nb::borrow(Py_NotImplemented);
+  raise<TypeError>(f.name, ": expected a freight.Array and a second one or a Python number, got ",
+                   nb::str(left.type()).c_str(), " and ", nb::str(right.type()).c_str());
+}
+
 nb::object binary(const Elementwise& f, nb::handle left, nb::handle right, bool as_operator) {
   const Operand a = operand_of(left), b = operand_of(right);
   if (!a.valid() || !b.valid() || (!a.array && !b.array)) {
-    if (as_operator) return nb::borrow(Py_NotImplemented);
-    raise<TypeError>(f.name, ": expected a freight.Array and a second one or a Python number, got ",
-                     nb::str(left.type()).c_str(), " and ", nb::str(right.type()).c_str());
+    return other_binary(f, left, right, {a.valid() ? nb::handle() : left, b.valid() ? nb::handle() : right},
+                        as_operator);
   }
   const DType dtype = computed_in(f, common_type(a, b));
   if (a.traced() || b.traced()) return wrap(traced_binary(f, a, b, dtype));
@@ -330,7 +353,11 @@ void need_no_views(const PyArray& x) {
 
 nb::object in_place(const Elementwise& f, nb::handle left, nb::handle right) {
   const Operand a = operand_of(left), b = operand_of(right);
-  if (!a.array || !b.valid()) return nb::borrow(Py_NotImplemented);
+  if (!a.array || !b.valid()) {
+    nb::object made;
+    if (a.array) array_or_converted(right, made);
+    return made ? in_place(f, left, made) : nb::borrow(Py_NotImplemented);
+  }
   const DType dtype = computed_in(f, common_type(a, b));
   if (dtype != a.array->dtype() || f.results[static_cast<size_t>(dtype)] != dtype) {
     raise<TypeError>(f.name, " in place: the result is ", python_name(f.results[static_cast<size_t>(dtype)]),
@@ -395,8 +422,6 @@ SliceIndex slice_of(nb::handle h) {
   if (PySlice_Unpack(h.ptr(), &start, &stop, &step) < 0) throw nb::python_error();
   return {start, stop, step};
 }
-
-nb::object converted(nb::handle h) { return nb::module_::import_("freight").attr("asarray")(h); }
 
 IndexItem item_of(nb::handle h) {
   PyObject* o = h.ptr();

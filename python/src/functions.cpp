@@ -178,9 +178,11 @@ nb::object concat(nb::handle arrays, int64_t axis) {
 }
 
 nb::object where_array(nb::handle condition, nb::handle left, nb::handle right) {
-  PyArray& c = array_of(condition, "where");
+  nb::object made_c, made_a, made_b;
+  PyArray* const found = array_or_converted(condition, made_c);
+  PyArray& c = found ? *found : array_of(condition, "where");
   if (c.dtype() != DType::boolean) raise<TypeError>("where: the condition must be bool, got ", python_name(c.dtype()));
-  PyArray *a = array_or_null(left), *b = array_or_null(right);
+  PyArray *a = array_or_converted(left, made_a), *b = array_or_converted(right, made_b);
   const Scalar sa = a ? Scalar{} : scalar_of(left), sb = b ? Scalar{} : scalar_of(right);
   if ((!a && sa.kind == Scalar::Kind::none) || (!b && sb.kind == Scalar::Kind::none)) {
     raise<TypeError>("where: expected arrays or Python numbers, got ", nb::str(left.type()).c_str(), " and ",
@@ -191,7 +193,8 @@ nb::object where_array(nb::handle condition, nb::handle left, nb::handle right) 
                       : b    ? joined_type(b->dtype(), sa)
                              : promoted(usual_type(sa), usual_type(sb));
   if (!c.on_host() || (a && !a->on_host()) || (b && !b->on_host()))
-    return traced("chosen")(dtype_object(dtype), condition, left, right);
+    return traced("chosen")(dtype_object(dtype), made_c ? made_c : condition, made_a ? made_a : left,
+                            made_b ? made_b : right);
   const auto in = [&](PyArray* p, const Scalar& s) {
     return !p ? scalar_view(s, dtype) : p->view.dtype == dtype ? p->view : cast(p->view, dtype);
   };

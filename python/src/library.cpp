@@ -103,7 +103,9 @@ struct Call {
 ArgumentValue value_of(const Parameter& p, nb::handle h, Call& call, const char* function) {
   if (h.is_none()) return NotGiven{};
   const auto tensor = [&](nb::handle t) {
-    PyArray& a = array_of(t, function);
+    nb::object made;
+    PyArray* const found = array_or_converted(t, made);
+    PyArray& a = found ? *found : array_of(t, function);
     call.has_i32 = call.has_i32 || a.dtype() == DType::i32;
     return call.traced ? tensor_of(a) : borrowed_tensor(a);
   };

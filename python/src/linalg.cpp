@@ -280,7 +280,8 @@ nb::object complex_svd(nb::handle a, bool full) {
 }  // namespace
 
 nb::object matmul(nb::handle left, nb::handle right, bool as_operator) {
-  PyArray *a = array_or_null(left), *b = array_or_null(right);
+  nb::object made_a, made_b;
+  PyArray *a = array_or_converted(left, made_a), *b = array_or_converted(right, made_b);
   if (!a || !b) {
     if (as_operator) return nb::borrow(Py_NotImplemented);
     raise<TypeError>("matmul: expected two freight.Array, got ", nb::str(left.type()).c_str(), " and ",
@@ -297,7 +298,7 @@ nb::object matmul(nb::handle left, nb::handle right, bool as_operator) {
     raise<ValueError>("matmul: inner dimensions differ: ", to_string(sa), " and ", to_string(sb), ": ", inner,
                       " is not ", other);
   }
-  if (!a->on_host() || !b->on_host()) return traced("product")(left, right);
+  if (!a->on_host() || !b->on_host()) return traced("product")(made_a ? made_a : left, made_b ? made_b : right);
   View x = a->view.dtype == dtype ? a->view : cast(a->view, dtype),
        y = b->view.dtype == dtype ? b->view : cast(b->view, dtype);
   if (vector_a) x = with_axis(x, 0);

@@ -46,6 +46,17 @@ class Held : public nn::Module {
   Variable variable;
 };
 
+// Adds the arrays of what forward returned, nested in tuples, lists and dicts.
+void add_results(nb::handle y, std::vector<Tensor>& results) {
+  if (PyDict_Check(y.ptr())) {
+    for (auto [name, value] : nb::borrow<nb::dict>(y)) add_results(value, results);
+  } else if (PyTuple_Check(y.ptr()) || PyList_Check(y.ptr())) {
+    for (nb::handle h : nb::borrow<nb::sequence>(y)) add_results(h, results);
+  } else {
+    results.push_back(y.is_none() ? Tensor() : tensor_of(array_of(y, "forward")));
+  }
+}
+
 // A module of Python. It does not own the Python object, which holds it.
 class Written : public nn::Module {
  public:
@@ -63,8 +74,10 @@ class Written : public nn::Module {
     nb::list arguments;
     for (const Tensor& t : inputs) arguments.append(t.defined() ? wrap(t) : nb::none());
     const nb::object y = self().attr("forward")(*nb::tuple(arguments));
-    if (PyTuple_Check(y.ptr()) || PyList_Check(y.ptr())) return tensors_of(y, "forward");
-    return {tensor_of(array_of(y, "forward"))};
+    std::vector<Tensor> results;
+    add_results(y, results);
+    if (results.empty()) raise<ValueError>("forward: expected an array, or several, got ", nb::repr(y).c_str());
+    return results;
   }
   // A call from Python, with whatever forward takes and returns.
   nb::object invoke(const nb::args& arguments, const nb::kwargs& keywords) {

@@ -33,9 +33,9 @@ using Clock = std::chrono::steady_clock;
 // 0.999 of 99.9 percent, whose hundredth prints as 0.9990000000000001.
 double fraction(double percent) { return std::round(percent * 1e10) / 1e12; }
 
-// The keyword of a setting in Python: "batch_size" of "--batch-size".
-std::string keyword_of(const train::Field& f) {
-  std::string name = f.flag().substr(2);
+// The keyword of a flag in Python: "batch_size" of "--batch-size".
+std::string keyword_of(const std::string& flag) {
+  std::string name = flag.substr(2);
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
@@ -73,7 +73,7 @@ train::Config config_of(const nb::dict& settings) {
     const train::Field* found = nullptr;
     known.clear();
     for (const train::Field& f : train::config_fields()) {
-      known.push_back(keyword_of(f));
+      known.push_back(keyword_of(f.flag()));
       if (known.back() == name) found = &f;
     }
     if (!found) refuse_unknown("fit", {.kind = "setting", .got = name, .known = known});
@@ -309,9 +309,10 @@ class PyObserver : public train::Observer {
     d["best"] = e.best;
     if (e.test) d["validation"] = figures_of(*e.test);
     tell([&] { take(sink_.attr("epoch")(d)); });
-    // The epoch's checkpoint is there. Several ranks stop at the next step, together.
+    // The epoch's checkpoint is there. Several ranks end together.
     if (error_ && !current_ranks()) throw Raised("a callback raised an exception");
   }
+  bool ends_with_epoch() override { return stop_ || error_; }
   void on_evaluation_progress(int64_t, int64_t) override { poll(); }
 
   // To be called with the interpreter's lock, after the run.
@@ -536,6 +537,17 @@ nb::tuple create(const std::string& name, int64_t classes, const std::vector<int
   return described(b);
 }
 
+// Keywords of settings -> the aliases of each, as keywords.
+nb::dict settings() {
+  nb::dict d;
+  for (const train::Field& f : train::config_fields()) {
+    nb::list aliases;
+    for (const std::string& alias : f.aliases) aliases.append(keyword_of(alias));
+    d[keyword_of(f.flag()).c_str()] = aliases;
+  }
+  return d;
+}
+
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
   for (const models::Entry& e : models::registry()) names.push_back(e.name);
@@ -545,6 +557,7 @@ std::vector<std::string> model_names() {
 }  // namespace
 
 void bind_runs(nb::module_& m) {
+  m.def("settings", settings);
   m.def("fit", fit);
   m.def("evaluate", evaluate);
   m.def("save_model", save);

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -41,6 +42,36 @@ def test_training_returns_what_the_command_reports(folder):
     assert freight.predict(result["model"], "table.csv", csv=True).startswith("path,price\n")
     assert freight.predict(result["model"], "table.csv", csv=True, output="out.csv") is None
     assert (folder / "out.csv").read_text().startswith("path,price\n")
+
+
+def test_results_have_the_keys_that_the_help_lists(folder):
+    table = freight.train("table.csv", target="price", model="linear", output_dir="run/keys", quiet=True)
+    scores = freight.eval(table["model"], quiet=True)
+    assert scores["rmse"] == scores["scores"]["rmse"]["value"] and scores["top1"] is None
+    classes = freight.eval("run/net/model.safetensors", quiet=True)
+    assert classes["accuracy"] == classes["scores"]["accuracy"]["value"] and classes["top1"] == pytest.approx(100 * classes["accuracy"])
+    results = {"train": table, "eval": scores, "predict": freight.predict(table["model"], "table.csv")[0], "plan": freight.plan("digits", model="mlp"),
+               "export": freight.export("run/net/model.safetensors", output="net.onnx"), "runs": freight.runs("run")[0],
+               "verify": freight.verify("run/net/model.safetensors", quiet=True)}
+    for name, result in results.items():
+        keys = re.sub(r" \(.*?\)", "", getattr(freight._command_functions, name).__doc__.rpartition("Returns ")[2].partition(": ")[2].strip(" .\n")).split(", ")
+        assert len(keys) >= 2 and [k for k in keys if k not in result] == [], name
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda: freight.train("digits", learning_rate=0.1), r"train\(\) got an unexpected keyword argument 'learning_rate': use lr$"),
+    (lambda: freight.train("digits", patience=3), "'patience': use early_stop$"), (lambda: freight.plan("digits", wd=3), "'wd': use weight_decay$"),
+    (lambda: freight.train("digits", epoch=3), r"'epoch'; did you mean epochs\?$"), (lambda: freight.serve("x", prt=3), r"'prt'; did you mean port\?$"),
+    (lambda: freight.verify("x", learning_rate=1), "'learning_rate'$")])
+def test_keywords_that_are_no_flags_are_refused_with_the_flag_that_is_meant(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+def test_values_in_the_help_keep_their_letters():
+    text = freight.train.__doc__
+    assert "optimizer: sgd, adam, adamw, lion or muon." in text and "precision: fp32, tf32, bf16" in text and "device: auto, cpu" in text
+    assert "momentum: Momentum of sgd." in text and "format: onnx;" in freight.export.__doc__
 
 
 def test_the_other_commands_return_what_they_print_as_json(folder):

@@ -44,7 +44,7 @@ def test_one_sample_is_refused_with_the_way_to_predict_it():
         net.predict(x[0])
     image = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2))
     image.fit(np.ones((8, 1, 4, 4), "f4"), np.zeros(8, "i8"), verbose=0)
-    with pytest.raises(ValueError, match=r"expected samples of shape \(1, 4, 4\), got \(4, 4\); of one sample: x\[None\]"):
+    with pytest.raises(ValueError, match=r"forward takes no samples of shape \(4, 4\), fit had \(1, 4, 4\); of one sample: x\[None\]"):
         image.predict(np.ones((1, 4, 4), "f4"))
 
 
@@ -217,3 +217,30 @@ def test_the_order_of_axes_may_be_stated_as_pytorch_does():
         assert repr(make(batch_first=True)) == repr(make())
         with pytest.raises(ValueError, match=r"batch_first: samples are \(N, T, C\): expected True, got False"):
             make(batch_first=False)
+
+
+def test_axes_are_taken_by_place_where_numpy_has_them_there():
+    x = fr.asarray([[3.0, 1.0], [2.0, 4.0], [6.0, 5.0]])
+    n = np.asarray(x)
+    for name in ("sum", "prod", "max", "min", "any", "all", "mean", "std", "var", "argmax", "argmin", "sort", "argsort", "count_nonzero", "flip"):
+        for axis in (0, 1, -1):
+            np.testing.assert_allclose(np.asarray(getattr(fr, name)(x, axis)), getattr(np, name)(n, axis), rtol=1e-6)
+    for got, expected in ((fr.cumulative_sum(x, 1), n.cumsum(1)), (fr.stack([x, x], 1), np.stack([n, n], 1)), (fr.concat([x, x], 1), np.concatenate([n, n], 1)),
+                          (fr.roll(x, 1, 0), np.roll(n, 1, 0)), (fr.take(x, fr.asarray([1]), 0), n[[1]]), (fr.repeat(x, 2, 1), n.repeat(2, 1)), (x.round(0), n)):
+        np.testing.assert_array_equal(np.asarray(got), expected)
+
+
+def test_arrays_are_rounded_to_decimals():
+    for values in (np.asarray([1.005, -2.675, 123.456, 0.5]), np.asarray([1.25, 2.5], "f4"), np.asarray([15, 25])):
+        for decimals in (0, 2, -1):
+            np.testing.assert_array_equal(np.asarray(fr.asarray(values).round(decimals)), values.round(decimals))
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda: fr.zeros(3, 4), r"zeros: expected the shape as one tuple, and dtype= by name: zeros\(\(3, 4\)\), got 2 arguments"),
+    (lambda: fr.ones(3, 4), r"ones: expected the shape as one tuple"), (lambda: fr.empty(3, 4), r"empty: expected the shape as one tuple"),
+    (lambda: fr.ones(2).std(ddof=1), "std: ddof=1 is NumPy's: use correction"), (lambda: fr.ones(2).var(ddof=1), "var: ddof=1 is NumPy's: use correction"),
+    (lambda: fr.sum(fr.ones((2, 2)), dim=1), "'dim'")])
+def test_numpys_and_pytorchs_other_arguments_are_refused(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()

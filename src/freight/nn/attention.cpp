@@ -262,11 +262,11 @@ LayerList attention_layers() {
       declared(
           Layer<MultiheadAttention>(
               "MultiheadAttention",
-              "self-attention on (N, T, C), in C++ on keys and values of other tokens, too; Vaswani et al. 2017")
+              "self-attention on (N, T, C); programs may pass other keys and values; Vaswani et al. 2017")
               .size("width", &MultiheadAttentionFields::width, 2, "C")
               .required("heads", &MultiheadAttentionFields::heads, "how many, a divisor of the width")
               .field("causal", &MultiheadAttentionFields::causal,
-                     "causal: a token attends to itself and to earlier tokens")
+                     "a token attends to itself and to earlier tokens only")
               .field("bias", &MultiheadAttentionFields::bias, "of both projections")
               .field("out_deviation", &MultiheadAttentionFields::out_deviation,
                      "of the last projection's initial values; 0: PyTorch's initial values", kNotNegative)
@@ -282,8 +282,7 @@ LayerList attention_layers() {
                                   "attention and an MLP with GELU, each after a LayerNorm; Radford et al. 2019")
               .size("width", &TransformerBlockFields::width, 2, "C")
               .required("heads", &TransformerBlockFields::heads, "how many, a divisor of the width")
-              .field("causal", &TransformerBlockFields::causal,
-                     "causal: a token attends to itself and to earlier tokens")
+              .field("causal", &TransformerBlockFields::causal, "a token attends to itself and to earlier tokens only")
               .field("dropout", &TransformerBlockFields::dropout, "of what both add, in training", kProbability)
               .field("hidden", &TransformerBlockFields::hidden, "numbers inside the perceptron; 0: 4 C", kNotNegative)
               .field("depth", &TransformerBlockFields::depth, "blocks of the network, for the initialization",

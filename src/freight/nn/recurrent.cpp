@@ -202,12 +202,12 @@ std::shared_ptr<const LayerType> recurrent_layer(const char* name, const char* d
   return declared(Layer<Net>(name, doc)
                       .size("in", &RecurrentFields::in, 2, "numbers per step of the input")
                       .required("hidden", &RecurrentFields::hidden, "H, numbers of a state")
-                      .field("layers", &RecurrentFields::layers, "one upon the other", {.least = 1, .most = 20000})
-                      .field("bidirectional", &RecurrentFields::bidirectional, "bidirectional: results of size 2 H")
+                      .field("layers", &RecurrentFields::layers, "stacked layers", {.least = 1, .most = 20000})
+                      .field("bidirectional", &RecurrentFields::bidirectional, "also backwards: results of size 2 H")
                       .field("dropout", &RecurrentFields::dropout, "between layers, in training", kProbability)
                       .field("last", &RecurrentFields::last, "return only the last states (N, H)")
                       .field("memory", &RecurrentFields::memory,
-                             "steps that states last for before training; 0: PyTorch's biases", kNotNegative)
+                             "initial biases keep states for about so many steps; 0: PyTorch's", kNotNegative)
                       .weight([](const RecurrentFields& f) {
                         return static_cast<double>(f.layers) * static_cast<double>(f.hidden) *
                                static_cast<double>(std::max(f.in, f.hidden));

@@ -95,7 +95,7 @@ std::vector<Tensor> gradients(trace::Trace& tape, Value loss, const std::vector<
                                     "the gradient before"
                        : leaf ? ": it has no history (detached, made from an array or by a compiled function); take "
                                 "the gradient where it is computed"
-                              : ": remove it, or set allow_unused for a zero gradient");
+                              : ": remove it or freeze it; in C++ allow_unused gives zeros");
     }
   }
   return out;

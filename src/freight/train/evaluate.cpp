@@ -19,6 +19,7 @@
 #include "freight/ops/ops.h"
 #include "freight/run/plan.h"
 #include "freight/train/diverged.h"
+#include "freight/train/step_internal.h"
 
 namespace freight::train {
 
@@ -207,7 +208,7 @@ struct Evaluator::State {
     models::Model model;
     std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
       const auto [outputs, losses] = models::score(model, x, y, {.reduction = Reduction::sum});
-      return {losses, models::right_count(model, outputs, y)};
+      return {losses, right_of(model, outputs, y)};
     }
   };
   // The same, and the answers.
@@ -215,7 +216,7 @@ struct Evaluator::State {
     models::Model model;
     std::array<Tensor, 3> operator()(const Tensor& x, const Tensor& y) const {
       const auto [outputs, losses] = models::score(model, x, y, {.reduction = Reduction::sum});
-      return {losses, models::right_count(model, outputs, y), cast(models::answers_of(model, outputs), DType::f32)};
+      return {losses, right_of(model, outputs, y), cast(models::answers_of(model, outputs), DType::f32)};
     }
   };
   // Loss and number right of a batch; its answers go to `to`.

@@ -68,7 +68,10 @@ class FeedTask : public Task {
            x.defined() ? cat(x.dtype(), x.shape()) : "no inputs", " and ",
            y.defined() ? cat(y.dtype(), y.shape()) : "no targets");
     }
-    if (const Type need = model_.batch_type(x.shape()[0]); Type{x.dtype(), x.shape()} != need) {
+    // Held-out samples may be longer or larger than those of training, where the network takes them.
+    const Type need = model_.batch_type(x.shape()[0]);
+    const bool fits = &out == &first_test_ ? x.shape().rank() == need.shape.rank() : x.shape() == need.shape;
+    if (x.dtype() != need.dtype || !fits) {
       fail(ErrorKind::usage, what, "the feed returns ", x.dtype(), x.shape(), ", the network ", model_.name, " takes ",
            need);
     }

@@ -240,6 +240,13 @@ void Loop::close_epoch() {
   }
   checkpoint(e.best);
   observer_.on_epoch(e);
+  if (unfinished() && end_asked()) stopped();
+}
+
+// Ranks end together: all of them ask after each epoch.
+bool Loop::end_asked() {
+  const bool asked = observer_.ends_with_epoch();
+  return run_.ranks ? !run_.ranks->from_first(asked ? "end" : "").empty() : asked;
 }
 
 // Compares the evaluation with those before: the best, the patience of early stopping, and the plateau schedule.

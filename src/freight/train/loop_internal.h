@@ -45,6 +45,7 @@ class Loop {
   bool complete() const { return (place_.step >= run_.length.steps && place_.closed) || run_.stops_early(place_); }
   bool unfinished() const { return place_.epoch <= run_.length.epochs && !complete() && !result_.interrupted(); }
   bool stop_asked() const;
+  bool end_asked();
   bool save_asked();
   void stopped();
   bool compute_features();

@@ -138,6 +138,8 @@ class Observer {
   virtual void on_checkpoint(const models::Model&) {}
   // After the epoch's evaluation and checkpoint; also for the part of an epoch after which a run is stopped.
   virtual void on_epoch(const EpochReport&) {}
+  // Asked after on_epoch, where epochs are left; true ends the run there, as by a signal. Of ranks the first decides.
+  virtual bool ends_with_epoch() { return false; }
   // A sample that cannot be read and is left out; once per sample.
   virtual void on_bad_sample(const std::string& /*path*/, const std::string& /*reason*/) {}
   virtual void on_evaluation_progress(int64_t /*done*/, int64_t /*total*/) {}

@@ -1,0 +1,54 @@
+"""Losses and metrics of a program get what forward returned, also where that is several arrays: the trainer has the first."""
+import functools
+
+from ._module import Layer, Module
+
+
+class Returned:
+    """The forward of a module while fit or evaluate runs; it keeps what it returned last."""
+
+    _of_a_run = True  # copies of the module go without it
+
+    def __init__(self, forward):
+        functools.update_wrapper(self, forward)
+        self._forward, self._last = forward, None
+
+    def __call__(self, *arguments, **keywords):
+        self._last = self._forward(*arguments, **keywords)
+        return self._last
+
+    def given_to(self, function):
+        """The function of outputs and targets, for the trainer."""
+
+        @functools.wraps(function)
+        def call(outputs, targets):
+            last = self._last
+            found = function(last if isinstance(last, (tuple, list, dict)) else outputs, targets)
+            self._last = last  # the function may have called the module
+            return found
+
+        return call
+
+
+def kept(function):
+    """fit or evaluate, which then keeps what forward returns."""
+
+    @functools.wraps(function)
+    def call(model, *arguments, **settings):
+        if type(model).forward in (Module.forward, Layer.forward):  # of layers and chains of them
+            return function(model, *arguments, **settings)
+        before = {k: v for k, v in model.__dict__.items() if k == "forward"}
+        model.__dict__["forward"] = Returned(model.forward)
+        try:
+            return function(model, *arguments, **settings)
+        finally:
+            del model.__dict__["forward"]
+            model.__dict__.update(before)
+
+    return call
+
+
+def whole(model, function):
+    """A loss or metric function of what the module's forward returns, within a call of fit or evaluate."""
+    forward = model.__dict__.get("forward")
+    return forward.given_to(function) if isinstance(forward, Returned) else function

@@ -1,0 +1,98 @@
+"""What callbacks return: True stops, a number is the learning rate, None and False change nothing, all else is an error."""
+import hashlib
+
+import numpy as np
+import pytest
+
+import freight as fr
+from freight import callbacks, nn
+
+X = np.random.default_rng(0).normal(size=(320, 4)).astype("f4")
+Y = (X[:, 0] > 0).astype(int)
+
+
+class Returns(callbacks.Callback):
+    def __init__(self, answer):
+        self.answer, self.rates, self.ends, self.steps = answer, [], [], 0
+
+    def on_train_batch_end(self, batch, logs):
+        self.steps += 1
+        self.rates.append(logs["lr"])
+
+    def on_epoch_end(self, epoch, logs):
+        self.ends.append(epoch)
+        return self.answer(epoch)
+
+
+class Steps(callbacks.Callback):
+    def __init__(self, answer):
+        self.answer = answer
+
+    def on_train_batch_end(self, batch, logs):
+        return self.answer
+
+
+def made(seed=1):
+    fr.random.seed(seed)
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 2))
+
+
+def fitted(answer, net=None, **settings):
+    net, heard = net or made(), Returns(answer)
+    history = net.fit(X, Y, epochs=4, batch_size=80, lr=0.1, verbose=0, callbacks=[heard], **settings)
+    return net, heard, history
+
+
+def weights(net):
+    return hashlib.sha256(b"".join(np.asarray(v).tobytes() for v in net.state_dict().values())).hexdigest()
+
+
+@pytest.mark.parametrize("nothing", [None, False, np.False_, fr.asarray(False)], ids=repr)
+def test_none_and_false_change_nothing(nothing):
+    net, heard, history = fitted(lambda epoch: nothing)
+    assert heard.rates == [pytest.approx(0.1)] * 16 and history.ended == "complete" and history.epoch == [1, 2, 3, 4]
+    assert weights(net) == weights(fitted(lambda epoch: None)[0])
+
+
+@pytest.mark.parametrize("stop", [True, np.True_, fr.asarray(True), np.asarray(True)], ids=repr)
+def test_true_ends_the_run_with_the_epoch(stop):
+    net, heard, history = fitted(lambda epoch: stop if epoch == 2 else None, validation_data=(X[:80], Y[:80]))
+    assert history.epoch == [1, 2] == heard.ends and heard.steps == history.steps == 8 and history.ended == "stopped"
+    assert len(history.history["val_loss"]) == 2
+    two = made()
+    two.fit(X, Y, epochs=2, batch_size=80, lr=0.1, verbose=0)
+    assert weights(net) == weights(two)
+
+
+def test_true_after_the_last_epoch_changes_nothing():
+    assert fitted(lambda epoch: epoch == 4)[2].ended == "complete"
+
+
+@pytest.mark.parametrize("settings", [{}, {"shards": 4}, {"shards": 4, "devices": 2}], ids=str)
+def test_a_run_that_was_ended_by_a_callback_is_resumed_bitwise(tmp_path, settings):
+    rates = {"lr_scheduler": "cosine", **settings}
+    whole = fitted(lambda epoch: None, output_dir=tmp_path / "whole", **rates)[0]
+    _, heard, history = fitted(lambda epoch: epoch == 2, output_dir=tmp_path / "run", **rates)
+    assert history.epoch == [1, 2] == heard.ends and history.ended == "stopped"
+    rest, heard, history = fitted(lambda epoch: None, net=made(seed=5), output_dir=tmp_path / "run", resume=True, **rates)
+    assert heard.ends == [3, 4] and history.epoch == [1, 2, 3, 4] and history.ended == "complete"
+    assert weights(rest) == weights(whole)
+
+
+@pytest.mark.parametrize("rate", [0.5, np.float32(0.5), np.float64(0.5), np.asarray(0.5), fr.asarray(0.5)], ids=repr)
+def test_a_number_is_the_learning_rate(rate):
+    rates = fitted(lambda epoch: rate if epoch == 1 else None)[1].rates
+    assert rates[:4] == [pytest.approx(0.1)] * 4 and rates[5:] == [pytest.approx(0.5)] * 11
+    heard = Returns(lambda epoch: None)
+    made().fit(X, Y, epochs=1, batch_size=80, lr=0.1, verbose=0, callbacks=[Steps(1), heard])
+    assert heard.rates[2:] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("answer, kind, message", [
+    ("stop", TypeError, "or a number, the new learning rate, got 'stop'"), (1j, TypeError, "got 1j"),
+    (np.ones(2), TypeError, r"got array\(\[1., 1.\]\)"), (-1, ValueError, "finite and not negative, got -1"), (float("nan"), ValueError, "got nan")])
+def test_other_results_are_errors_that_name_the_callback(answer, kind, message):
+    with pytest.raises(kind, match=r"Returns.on_epoch_end: expected .*" + message):
+        fitted(lambda epoch: answer)
+    with pytest.raises(kind, match=r"Steps.on_train_batch_end: expected .*" + message):
+        made().fit(X, Y, verbose=0, callbacks=[Steps(answer)])

@@ -1,0 +1,160 @@
+"""Forms of outputs, samples and targets that fit, evaluate and predict take, and names of settings."""
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import freight as fr
+from freight import callbacks, nn
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(128, 4)).astype("f4")
+Y = (X[:, 0] > 0).astype(int)
+
+
+class Several(nn.Module):
+    """Forward gives two results in a form."""
+
+    def __init__(self, form):
+        super().__init__()
+        self.form, self.a, self.b = form, nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.form(self.a(x), self.b(x))
+
+
+FORMS = {
+    "tuple": (lambda a, b: (a, b), lambda o: (o[0], o[1])), "list": (lambda a, b: [a, b], lambda o: (o[0], o[1])),
+    "dict": (lambda a, b: {"a": a, "b": b}, lambda o: (o["a"], o["b"])), "nested": (lambda a, b: (a, {"b": (b,)}), lambda o: (o[0], o[1]["b"][0])),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("settings", [{}, {"precision": "bf16"}, {"shards": 2, "devices": 2}, {"grad_accum": 2}], ids=str)
+def test_a_loss_and_a_metric_get_what_forward_returned(name, settings):
+    form, parts = FORMS[name]
+
+    def loss(outputs, targets):
+        a, b = parts(outputs)
+        return fr.mse_loss(a, targets) + fr.mean(b**2)
+
+    def worst(outputs, targets):
+        return fr.mean(abs(parts(outputs)[1]))
+
+    fr.random.seed(1)
+    net = Several(form)
+    history = net.fit(X, X, validation_data=(X, X), loss=loss, metric=worst, epochs=8, lr=0.1, verbose=0, batch_size=32, **settings)
+    assert history.history["loss"][-1] < history.history["loss"][0] / 2
+    figures = net.evaluate(X, X, loss=loss, metric=worst)
+    a, b = parts(net.predict(X))
+    assert a.shape == (128, 4) and b.shape == (128, 2)
+    assert figures["loss"] == pytest.approx(float(fr.mse_loss(a, X) + fr.mean(b**2)), rel=1e-4)
+    assert figures["metric"] == pytest.approx(float(fr.mean(abs(b))), rel=1e-4)
+    assert net.evaluate(X, X)["loss"] == figures["loss"]  # of the loss that fit had
+    assert type(net.predict(X)) is type(form(a, b))
+
+
+def test_a_module_is_copied_while_it_is_trained_and_is_as_before_behind_it():
+    copies = []
+
+    class Copies(callbacks.Callback):
+        def on_epoch_end(self, epoch, logs):
+            copies.append((copy.deepcopy(self.model), pickle.loads(pickle.dumps(self.model)), self.model(X)))
+
+    net = Several(tuple_of)
+    net.fit(X, X, loss=squares, verbose=0, callbacks=[Copies()], sample_weight=np.ones(128))
+    assert "forward" not in net.__dict__
+    for made in copies[0][:2]:
+        assert "forward" not in made.__dict__
+        np.testing.assert_array_equal(made.predict(X)[0], net.predict(X)[0])
+
+
+def tuple_of(a, b):
+    return a, b
+
+
+def squares(outputs, targets):
+    return (outputs[0] - targets) ** 2 + fr.mean(outputs[1])
+
+
+class Tokens(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(10, 8), nn.Linear(8, 2)
+
+    def forward(self, tokens):
+        return self.head(fr.mean(self.embed(tokens), axis=1))
+
+
+def images():
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
+
+
+@pytest.mark.parametrize("make, train, other", [
+    (Tokens, RNG.integers(1, 10, (64, 5)), RNG.integers(1, 10, (30, 9))), (images, RNG.normal(size=(64, 1, 8, 8)).astype("f4"), RNG.normal(size=(30, 1, 12, 10)).astype("f4")),
+    (images, RNG.integers(0, 256, (64, 1, 8, 8)).astype("u1"), RNG.integers(0, 256, (30, 1, 12, 10)).astype("u1"))], ids=["tokens", "images", "pixels"])
+def test_samples_of_all_shapes_that_forward_takes_are_predicted_evaluated_and_validated(make, train, other):
+    y, z = np.arange(64) % 2, np.arange(30) % 2
+    fr.random.seed(3)
+    net = make()
+    history = net.fit(train, y, validation_data=(other, z), epochs=2, verbose=0)
+    for x in (train, other):
+        expected = net.eval()(x / np.float32(255) if x.dtype == np.uint8 else x)
+        np.testing.assert_allclose(np.asarray(net.predict(x)), np.asarray(expected), rtol=1e-5, atol=1e-6)
+    figures = net.evaluate(other, z)
+    assert figures["loss"] == pytest.approx(history.history["val_loss"][-1], rel=1e-5)
+    assert figures["accuracy"] == pytest.approx(history.history["val_accuracy"][-1])
+
+
+def test_a_shape_that_forward_refuses_is_named_beside_that_of_fit():
+    net = nn.Sequential(nn.Linear(4, 2))
+    net.fit(X, Y, verbose=0)
+    with pytest.raises(ValueError, match=r"predict: forward takes no samples of shape \(3,\), fit had \(4,\): .*inner dimensions differ"):
+        net.predict(X[:, :3])
+
+
+def test_targets_of_probabilities_train_like_classes():
+    hot = np.eye(2)[Y]
+    nets = []
+    for y in (Y, hot, hot.astype("f4")):
+        fr.random.seed(1)
+        nets.append(nn.Linear(4, 2))
+        history = nets[-1].fit(X, y, validation_data=(X[:40], y[:40]), loss="cross_entropy", epochs=3, lr=0.1, verbose=0)
+        assert history.history["val_accuracy"][-1] > 0.85
+        figures = nets[-1].evaluate(X, y)
+        assert figures["accuracy"] == pytest.approx(float(np.mean(np.argmax(nets[-1].predict(X), 1) == Y)))
+        assert figures == pytest.approx(nets[0].evaluate(X, Y), rel=1e-4)
+    for net in nets[1:]:
+        np.testing.assert_allclose(np.asarray(net.weight), np.asarray(nets[0].weight), rtol=1e-4, atol=1e-6)
+    weights = np.where(Y, 2.0, 1.0)
+    pair = []
+    for y in (Y, hot):
+        fr.random.seed(1)
+        pair.append(nn.Linear(4, 2))
+        pair[-1].fit(X, y, loss="cross_entropy", sample_weight=weights, epochs=2, lr=0.1, verbose=0)
+    np.testing.assert_allclose(np.asarray(pair[0].weight), np.asarray(pair[1].weight), rtol=1e-4, atol=1e-6)
+    soft = hot * 0.8 + 0.1
+    net = nn.Linear(4, 2)
+    assert net.fit(X, soft, loss="cross_entropy", epochs=5, lr=0.1, verbose=0).history["loss"][-1] > 0.3
+    for bad, message in ((soft * 2, "expected probabilities whose sum is 1 in each row"), (X[:, 0], r"expected classes as integers, or probabilities \(N, K\)")):
+        with pytest.raises((ValueError, TypeError), match="fit: y: " + message):
+            nn.Linear(4, 2).fit(X, bad, loss="cross_entropy", verbose=0)
+
+
+@pytest.mark.parametrize("settings, kind, message", [
+    ({"learning_rate": 0.1}, TypeError, "fit has no setting 'learning_rate': use lr"), ({"wd": 0.1}, TypeError, "fit has no setting 'wd': use weight_decay"),
+    ({"patience": 3}, TypeError, "fit has no setting 'patience': use early_stop"), ({"metrics": ["mae"]}, ValueError, "did you mean metric"),
+    ({"shard_optimizer": True}, TypeError, "fit: shard_optimizer is a flag of the command that fit does not take: use freight.train"),
+    ({"elastic": "1"}, TypeError, "fit: elastic is a flag of the command"),
+    ({"early_stop": "none"}, TypeError, "fit: early_stop: expected a whole number of evaluations, 0 for none, got 'none'"),
+    ({"callbacks": [callbacks.EarlyStopping(patience=1.5)]}, TypeError, "EarlyStopping: early_stop: expected a whole number"),
+    ({"allow_unused": True}, ValueError, "unknown setting 'allow_unused'")], ids=str)
+def test_settings_that_fit_lacks_are_refused_with_what_to_use(settings, kind, message):
+    with pytest.raises(kind, match=message):
+        nn.Linear(4, 2).fit(X, Y, validation_data=(X, Y), verbose=0, **settings)
+
+
+def test_a_head_that_the_loss_leaves_out_is_named_without_words_of_cpp_alone():
+    with pytest.raises(ValueError, match="the loss does not depend on parameter 'b.weight' .*: remove it or freeze it"):
+        Several(tuple_of).fit(X, X, loss=lambda o, t: fr.mse_loss(o[0], t), verbose=0)

@@ -1,0 +1,138 @@
+"""Freight's arrays beside those of NumPy and torch, lists and parameters: the result is Freight's, or an error says what to do."""
+import operator
+
+import numpy as np
+import pytest
+
+import freight as fr
+from freight import nn
+
+A = np.asarray([[1.0, 2.0], [3.0, 4.0]], "f4")
+B = np.asarray([[2.0, 2.0], [2.0, 5.0]], "f4")
+OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow, operator.matmul, operator.lt,
+             operator.le, operator.eq, operator.ne, operator.gt, operator.ge]
+
+
+@pytest.mark.parametrize("function", OPERATORS, ids=lambda f: f.__name__)
+def test_operators_take_numpys_arrays_and_lists_on_both_sides(function):
+    expected = function(A, B)
+    for other in (lambda a: a, lambda a: a.tolist(), lambda a: tuple(a.tolist())):
+        for got in (function(fr.asarray(A), other(B)), function(other(A), fr.asarray(B))):
+            assert isinstance(got, fr.Array)
+            np.testing.assert_allclose(np.asarray(got), expected, rtol=1e-6)
+    traced = fr.jit(lambda x: (function(x, B), function(A, x)))
+    for got, numbers in zip(traced(fr.asarray(A)), (expected, function(A, A))):
+        np.testing.assert_allclose(np.asarray(got), numbers, rtol=1e-6)
+
+
+@pytest.mark.parametrize("function", [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift], ids=lambda f: f.__name__)
+def test_operators_of_integers_do_too(function):
+    a, b = np.asarray([1, 2, 3]), np.asarray([3, 1, 2])
+    for got in (function(fr.asarray(a), b), function(a, fr.asarray(b)), function(fr.asarray(a), b.tolist())):
+        assert isinstance(got, fr.Array)
+        np.testing.assert_array_equal(np.asarray(got), function(a, b))
+
+
+def test_types_are_the_standards():
+    x = fr.ones(2)
+    assert (x + np.ones(2)).dtype == fr.float64 == (np.ones(2) * x).dtype  # NumPy's default type is the wider one
+    assert (x + np.ones(2, "i4")).dtype == fr.float32 == (x + [1, 2]).dtype
+    assert (x * np.float64(2)).dtype == fr.float32 == (np.float32(2) * x).dtype  # numbers take the array's type
+    assert (np.float64(2) < x).tolist() == [False, False]
+    with pytest.raises(TypeError, match="no common type|uint64"):
+        fr.asarray(np.ones(2, "u8")) + np.ones(2, "i8")
+
+
+def test_an_accuracy_of_numpys_classes_is_right():
+    classes = np.asarray([0, 1, 2, 1])
+    found = fr.asarray([0, 1, 1, 1])
+    assert float(np.mean(found == classes)) == 0.75 == float(fr.mean(classes == found))
+    assert (found != classes).tolist() == [False, False, True, False] == (found != [0, 1, 2, 1]).tolist()
+    assert (found == "a") is False and (found == None) is False  # noqa: E711
+    with pytest.raises(TypeError, match="asarray"):
+        found == ["a", "b"]  # noqa: B015
+
+
+def test_in_place_operators_take_them():
+    x = fr.ones(2)
+    y = x
+    x += np.asarray([1, 2])
+    x *= [2, 2]
+    assert x is y and x.tolist() == [4, 6]
+    with pytest.raises(TypeError, match="does not support ufuncs"):  # NumPy's own
+        n = np.ones(2, "f4")
+        n += x
+    with pytest.raises(TypeError, match="the result is float64, the array float32"):
+        x += np.ones(2)
+
+
+FUNCTIONS = {
+    "add": lambda a, b: fr.add(a, b), "maximum": lambda a, b: fr.maximum(a, b), "equal": lambda a, b: fr.equal(a, b), "pow": lambda a, b: fr.pow(a, b),
+    "where": lambda a, b: fr.where(b > 2, a, b), "where_mask": lambda a, b: fr.where(np.asarray(B) > 2, a, b), "matmul": lambda a, b: fr.matmul(a, b),
+    "concat": lambda a, b: fr.concat([a, b]), "stack": lambda a, b: fr.stack([a, b]), "tensordot": lambda a, b: fr.tensordot(a, b),
+    "vecdot": lambda a, b: fr.vecdot(a, b), "broadcast": lambda a, b: fr.broadcast_arrays(a, b)[1], "meshgrid": lambda a, b: fr.meshgrid(a[0], b[0])[0],
+    "outer": lambda a, b: fr.outer(a[0], b[0]), "solve": lambda a, b: fr.linalg.solve(a, b), "kron": lambda a, b: fr.linalg.kron(a, b),
+    "einsum": lambda a, b: fr.einsum("ij,jk->ik", a, b), "isin": lambda a, b: fr.isin(a, b), "searchsorted": lambda a, b: fr.searchsorted(a[0], b),
+    "clip": lambda a, b: fr.clip(fr.asarray(a), b, 4.0), "diff": lambda a, b: fr.diff(fr.asarray(a), prepend=b), "mse": lambda a, b: fr.mse_loss(a, b),
+    "cross": lambda a, b: fr.cross(fr.reshape(fr.asarray(a), (-1,))[:3], np.asarray(b).reshape(-1)[:3]), "atan2": lambda a, b: fr.atan2(a, b),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_several_arrays_take_them(name):
+    call = FUNCTIONS[name]
+    expected = np.asarray(call(fr.asarray(A), fr.asarray(B)))
+    for a, b in ((fr.asarray(A), B), (A, fr.asarray(B))):
+        got = call(a, b)
+        assert isinstance(got, fr.Array)
+        np.testing.assert_array_equal(np.asarray(got), expected)
+
+
+def test_functions_of_one_array_name_asarray():
+    for call in (fr.exp, fr.sum, fr.mean, fr.sort):
+        with pytest.raises(TypeError, match="expected a freight.Array, got .*numpy.ndarray.*: convert it by asarray"):
+            call(A)
+
+
+def test_torchs_tensors_are_converted_on_the_host():
+    torch = pytest.importorskip("torch")
+    x, t = fr.asarray(A), torch.tensor(B)
+    for got, expected in ((x - t, A - B), (t - x, B - A), (x == t, A == B), (t == x, A == B), (x @ t, A @ B), (fr.maximum(x, t), np.maximum(A, B))):
+        assert isinstance(got, fr.Array)
+        np.testing.assert_array_equal(np.asarray(got), expected)
+
+
+def test_parameters_are_operands_whose_gradients_are_taken():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(fr.asarray([2.0, 3.0]))
+
+        def forward(self, x):
+            return x * dict(self.named_parameters())["scale"] + self.scale
+
+    net, x = Scaled(), fr.asarray([1.0, 4.0])
+    assert net(x).tolist() == [4, 15]
+    grads = fr.grad(lambda net: fr.sum(net(x)))(net)
+    assert grads["scale"].tolist() == [2, 5]
+    assert fr.jit(fr.grad(lambda net: fr.sum(net(x))))(net)["scale"].tolist() == [2, 5]
+
+
+@pytest.mark.parametrize("name", "sum prod max min mean std var argmax argmin any all cumsum cumprod round".split())
+def test_numpys_reductions_call_the_methods(name):
+    got = getattr(np, name)(fr.asarray(A))
+    np.testing.assert_allclose(np.asarray(got), getattr(np, name)(A), rtol=1e-6)
+    if name != "round":
+        np.testing.assert_allclose(np.asarray(getattr(np, name)(fr.asarray(A), axis=0)), getattr(np, name)(A, axis=0), rtol=1e-6)
+
+
+def test_keywords_that_are_numpys_alone_are_refused_with_what_to_use():
+    x = fr.asarray(A)
+    for call, message in ((lambda: np.mean(x, dtype="f8"), r"mean: dtype='f8' is NumPy's: use freight.mean\(x.astype\(dtype\)\), or numpy.asarray\(x\)"),
+                          (lambda: np.sum(x, out=np.empty(())), r"sum: out=array\(.*\) is NumPy's: use freight.sum\(x\), which makes a new array"),
+                          (lambda: np.max(x, out=np.empty(())), "max: out="),
+                          (lambda: x.std(ddof=1), "std: ddof=1 is NumPy's: use correction, or")):
+        with pytest.raises(TypeError, match=message):
+            call()
+    with pytest.raises(TypeError, match="does not support ufuncs"):  # NumPy's own: use fr.exp, or numpy.asarray(x)
+        np.exp(x)
