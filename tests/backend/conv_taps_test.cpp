@@ -38,7 +38,7 @@ void expect_as_reference(const TapsCase& p, DType dtype) {
   SCOPED_TRACE(cat(dtype, " ", p.n, " x ", p.c, " of ", Shape(p.sizes), " to ", p.o, " in ", p.groups,
                    " groups, kernel ", p.kernel, " stride ", p.stride, " dilation ", p.dilation, " padding ", p.low,
                    " ", p.high));
-  expect_gradient_as_reference(grad_weight_of(p, dtype), dtype);
+  expect_graph_as_reference(grad_weight_of(p, dtype), dtype);
 }
 
 // Many pixels are cut into slices; many weights for few pixels are not.

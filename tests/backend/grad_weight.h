@@ -1,4 +1,4 @@
-// The gradient of a convolution's weight as a graph of one node, and its comparison with the reference.
+// The gradient of a convolution's weight as a graph of one node; the comparison of a graph with the reference.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ inline std::vector<Array> normal_inputs(const Graph& g) {
   return in;
 }
 
-inline void expect_gradient_as_reference(const Graph& g, DType dtype) {
+inline void expect_graph_as_reference(const Graph& g, DType dtype) {
   const std::vector<Array> in = normal_inputs(g);
   EXPECT_TRUE(close(run_planned("cpu", g, in)[0], run_planned("ref", g, in)[0], dtype == DType::bf16 ? 1e-2 : 1e-4));
 }

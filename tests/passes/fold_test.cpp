@@ -1,6 +1,7 @@
 // fold and the steps that run once: what moves into a frozen weight, what stays, and that nothing goes stale.
 #include <gtest/gtest.h>
 
+#include "freight/backend/ref/interpret.h"
 #include "freight/base/philox.h"
 #include "freight/ir/builder.h"
 #include "freight/passes/passes.h"
@@ -64,6 +65,45 @@ TEST(Fold, BatchNormOfEvaluationBecomesWeightAndBias) {
   EXPECT_EQ(conv.op, Op::conv) << print(after);
   EXPECT_TRUE(attrs<ConvAttrs>(conv).epilogue.bias && attrs<ConvAttrs>(conv).epilogue.relu);
   expect_equal_frozen(n.g);
+}
+
+// A recurrent layer's product behind an embedding, with a bias of (1, 1, columns).
+struct RowsNet {
+  Graph g;
+  Builder b{g};
+  RowsNet(int64_t words, int64_t samples) {
+    const auto state = [&](const char* name, const Shape& s) {
+      return b.one(Op::state, LeafAttrs{name, {DType::f32, s}}, {});
+    };
+    const Value index = b.one(Op::input, LeafAttrs{"x", {DType::i32, {samples, 3}}}, {});
+    const Value rows = b.one(Op::embedding, EmbeddingAttrs{}, {index, state("table", {words, 4})});
+    const Value y = b.matmul(b.reshape(rows, {3 * samples, 4}), state("w", {5, 4}), false, true);
+    const Value bias = b.broadcast(b.reshape(state("bias", {5}), {1, 1, 5}), {samples, 3, 5});
+    g.outputs = {b.unary(Op::tanh, b.binary(Op::add, b.reshape(y, {samples, 3, 5}), bias))};
+  }
+};
+
+TEST(Fold, ProductsOfLookedUpRowsAreMadeOfTheTableOnce) {
+  const RowsNet n(7, 2);
+  const Graph after = fold(n.g);
+  const Node& tanh = after.def(after.outputs[0]);
+  const Node& view = after.def(tanh.in(0));
+  const Node& rows = view.op == Op::reshape ? after.def(view.in(0)) : view;
+  ASSERT_EQ(rows.op, Op::embedding) << print(after);
+  EXPECT_TRUE(passes::frozen_values(after, States::frozen)[rows.in(1)]) << print(after);
+  std::vector<Array> states{random_array({{DType::f32, {7, 4}}, Fill::unit, 5}, 1),
+                            random_array({{DType::f32, {5, 4}}, Fill::unit, 5}, 2),
+                            random_array({{DType::f32, {5}}, Fill::unit, 5}, 3)};
+  const std::vector<Array> in{random_array({{DType::i32, {2, 3}}, Fill::index, 7}, 4)};
+  EXPECT_TRUE(close(interpret(after, in, states)[0], interpret(n.g, in, states)[0], 1e-6));
+}
+
+TEST(Fold, ProductsOfALargeTableOrOfFewOfItsRowsStay) {
+  for (const RowsNet& n : {RowsNet(4 << 20, 1 << 20) /* 80 MiB of products */, RowsNet(49, 2)}) {
+    const Graph after = fold(n.g);
+    const Node& tanh = after.def(after.outputs[0]);
+    EXPECT_EQ(after.def(tanh.in(0)).op, Op::add) << print(after);
+  }
 }
 
 TEST(Fold, ScalesAndShiftsInARowAreAllAbsorbed) {

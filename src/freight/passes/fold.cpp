@@ -2,7 +2,10 @@
 // channel moves into its weight and its bias, where it costs nothing (steps that run once compute them): BatchNorm in
 // evaluation mode, y = x a + b with a = scale / sqrt(variance + eps) and b = shift - mean a, and hand-written scalings.
 //   (conv(x, w) + c) a + b = conv(x, w a) + (c a + b)
+// The product of looked-up rows with a weight, as in a recurrent layer behind an embedding, is made of all rows of the
+// table once, and so is the sum with a bias: embedding(i, t) w + b = embedding(i, t w + b).
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "freight/ir/builder.h"
@@ -48,7 +51,7 @@ class Fold {
       b_.set_location(n);
       if (n.op == Op::conv || n.op == Op::matmul) {
         contraction(n);
-      } else if (!absorbed(n)) {
+      } else if (!looked_up(n) && !absorbed(n)) {
         r_.copy(n);
       }
     }
@@ -63,7 +66,72 @@ class Fold {
     Value bias;
   };
 
+  // A node that looks rows up in a table made of frozen values, with operands of the new graph.
+  struct Lookup {
+    Op op;
+    Attrs attributes;
+    std::vector<Value> inputs;
+    size_t operand;  // the table's
+    Value& table() { return inputs[operand]; }
+  };
+
+  // Nothing where the products of all rows would take much memory, or as much work as those of many runs: a plan for
+  // one short text starts without them.
+  std::optional<Lookup> product_of_rows(const Node& n) const {
+    constexpr size_t kMostBytes = 64 << 20;
+    constexpr int64_t kMostRuns = 8;
+    const Graph& g = r_.src;
+    const Type &y = g.type(n.out()), &w = g.type(n.in(1));
+    if (n.op != Op::matmul || n.inputs.size() != 2 || attrs<MatmulAttrs>(n).trans_a) return {};
+    if (!frozen_[n.in(1)] || w.shape.rank() != 2) return {};
+    const Value rows = g.def(n.in(0)).op == Op::reshape ? g.def(n.in(0)).in(0) : n.in(0);
+    const Node& lookup = g.def(rows);
+    const std::optional<size_t> operand = table_operand(lookup);
+    if (!operand || !frozen_[lookup.inputs[*operand]]) return {};
+    const Type& table = g.type(lookup.inputs[*operand]);
+    const Shape& read = g.type(n.in(0)).shape;
+    if (table.shape.rank() != 2 || read[read.rank() - 1] != table.shape[1]) return {};
+    const int64_t columns = y.shape[y.shape.rank() - 1];
+    if (table.numel() == 0 || y.numel() == 0 || table.shape[0] > kMostRuns * (y.numel() / columns)) return {};
+    if (Type{y.dtype, {table.shape[0], columns}}.bytes() > kMostBytes) return {};
+    return Lookup{lookup.op, lookup.attrs, r_(lookup.inputs), *operand};
+  }
+
+  void look_up(const Node& n, const Lookup& from) {
+    const Value rows = b_.one(from.op, from.attributes, from.inputs);
+    r_.replace(n.out(), b_.reshape(rows, r_.src.type(n.out()).shape));
+    lookups_[n.out().id] = from;
+  }
+
+  // A view of looked-up rows, or their sum with a vector of the columns.
+  bool looked_up(const Node& n) {
+    if (n.op == Op::reshape) {
+      const auto at = lookups_.find(n.in(0).id);
+      const Shape &from = r_.src.type(n.in(0)).shape, &to = r_.src.type(n.out()).shape;
+      if (at == lookups_.end() || to.rank() == 0 || to[to.rank() - 1] != from[from.rank() - 1]) return false;
+      look_up(n, at->second);
+      return true;
+    }
+    for (int k = 0; n.op == Op::add && k < 2; ++k) {
+      const auto at = lookups_.find(n.in(k).id);
+      if (at == lookups_.end() || !frozen_[n.in(1 - k)]) continue;
+      const Shape& shape = r_.src.type(n.out()).shape;
+      const Value bias = channel_vector(r_.dst, r_(n.in(1 - k)), shape.rank() - 1, shape);
+      if (!bias.valid()) continue;
+      Lookup shifted = at->second;
+      Value& table = shifted.table();
+      table = b_.binary(Op::add, table, b_.broadcast_axis(bias, 1, b_.shape(table)));
+      look_up(n, shifted);
+      return true;
+    }
+    return false;
+  }
+
   void contraction(const Node& n) {
+    if (std::optional<Lookup> rows = product_of_rows(n)) {
+      rows->table() = b_.one(Op::matmul, n.attrs, {rows->table(), r_(n.in(1))});
+      return look_up(n, *rows);
+    }
     r_.copy(n);
     const Type w = r_.src.type(n.in(1));
     if (n.inputs.size() != 2 || !frozen_[n.in(1)] || w.dtype != DType::f32 || uses_[n.out()] != 1) return;
@@ -122,9 +190,10 @@ class Fold {
 
   Rewriter r_;
   Builder b_;
-  ByValue<int> uses_;                           // of the old graph
-  ByValue<bool> frozen_;                        // of the old graph
-  std::unordered_map<int32_t, Affine> affine_;  // by value of the old graph
+  ByValue<int> uses_;                            // of the old graph
+  ByValue<bool> frozen_;                         // of the old graph
+  std::unordered_map<int32_t, Affine> affine_;   // by value of the old graph
+  std::unordered_map<int32_t, Lookup> lookups_;  // the same
 };
 
 }  // namespace

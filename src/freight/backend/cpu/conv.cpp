@@ -12,6 +12,7 @@
 #include "freight/backend/cpu/kernels/conv.h"
 #include "freight/backend/cpu/kernels/conv_taps.h"
 #include "freight/backend/cpu/kernels/depthwise.h"
+#include "freight/backend/cpu/kernels/depthwise_conv.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "freight/backend/cpu/kernels/plane_tile.h"
@@ -117,7 +118,7 @@ bool runs_as_product(const ConvProblem& c) {
 // sequences: the gradient of a bf16 weight as products of sequences of pixels; where the weights are few it wins also
 // of 1x1 convolutions, since pixels are cut. spread: the input gradient of a bf16 1x1 convolution with steps.
 constexpr int64_t kFewWeights = 65536;
-// taps: the gradient of a weight whose taps are apart. depthwise: that of a weight with a filter for each channel.
+// taps: the gradient of a weight whose taps are apart. depthwise: a weight with a filter for each channel.
 enum class Way : uint8_t { dnnl, direct, winograd, product, sequences, spread, taps, depthwise };
 constexpr const char* kWays[] = {"dnnl", "direct", "winograd", "gemm", "sequences", "spread", "taps", "depthwise"};
 
@@ -135,12 +136,32 @@ bool runs_by_taps(const ConvOp& p) {
   }
 }
 
-// oneDNN 2.6 has a kernel of its own for 3x3 alone, as fast as ours. For larger filters its general one takes ten times
-// as long as the forward pass: the 7x7 ones of convnext_tiny b4, one thread of a Zen 4, 152 ms, ours 16.
+// The gradient of the weight: oneDNN 2.6 has a kernel of its own for 3x3 alone, as fast as ours. For larger filters its
+// general one takes ten times as long as the forward pass: the 7x7 ones of convnext_tiny b4, one thread of a Zen 4,
+// 152 ms, ours 16.
 bool runs_depthwise(const ConvOp& p) {
-  return p.op == Op::conv_grad_weight && p.a.groups > 1 && p.a.groups == p.y.shape[1] && p.w.shape[1] == 1 &&
-         !p.dilated() && p.x.shape.rank() <= 4 && (p.x.dtype == DType::f32 || p.x.dtype == DType::bf16) &&
-         depthwise_fits(plain_problem(p));
+  if (p.a.groups == 1 || p.a.groups != p.y.shape[1] || p.w.shape[1] != 1 || p.dilated() || p.x.shape.rank() > 4)
+    return false;
+  if (p.x.dtype != DType::f32 && p.x.dtype != DType::bf16) return false;
+  const ConvProblem c = plain_problem(p);
+  if (p.op == Op::conv_grad_weight) return depthwise_fits(c);
+  if (p.x.dtype == DType::bf16 && c.kw < 5) return false;
+  if (p.op == Op::conv) return depthwise_conv_fits(c);
+  return c.stride_h == 1 && c.stride_w == 1 && depthwise_conv_fits(transposed_problem(p));
+}
+
+// Where the choice is by rule. One thread of a Zen 4 in b1 and b16, oneDNN's time by ours: 5x5 and 7x7 1.1 to 1.9, 3x3
+// 0.7 to 1.4; with AVX2 alone 5x5 and 7x7 0.9 to 1.4, 3x3 0.7 to 1.0.
+bool usually_depthwise(const ConvOp& p) {
+  return runs_depthwise(p) && (p.op == Op::conv_grad_weight || p.w.shape.back() >= 5);
+}
+
+// (O, 1, kernel...) as (kernel..., O).
+Layout taps_first(const Shape& weight) {
+  Layout layout = Layout::row_major(weight);
+  for (int i = 2; i < weight.rank(); ++i) layout.strides[i] *= weight[0];
+  layout.strides[0] = layout.strides[1] = 1;
+  return layout;
 }
 
 TapsProblem taps_problem(const ConvOp& p) {
@@ -159,7 +180,7 @@ TapsProblem taps_problem(const ConvOp& p) {
 
 // With Winograd's method from so many `tiles` on.
 Way way_of(const ConvOp& p, int64_t tiles) {
-  if (runs_depthwise(p)) return Way::depthwise;
+  if (usually_depthwise(p)) return Way::depthwise;
   if (runs_by_taps(p)) return Way::taps;
   if (p.a.groups > 1 || p.dilated() || p.x.shape.rank() > 4) return Way::dnnl;
   const ConvProblem c = plain_problem(p);
@@ -367,7 +388,10 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const ConvOp& p, Way way)
     const auto of = [&]<class T>(T) -> std::unique_ptr<Kernel> {
       using Weights = typename Winograd<T>::Weights;
       if (way == Way::taps) return own(TapsGradWeight<T>(taps_problem(p)), T{});
-      if (way == Way::depthwise) return own(DepthwiseGradWeight<T>(c), T{});
+      if (way == Way::depthwise && n.op == Op::conv_grad_weight) return own(DepthwiseGradWeight<T>(c), T{});
+      if (way == Way::depthwise && n.op == Op::conv_grad_input)
+        return own(DepthwiseConv<T>(transposed_problem(p), Filter::turned, spec.stream_outputs), T{});
+      if (way == Way::depthwise) return own(DepthwiseConv<T>(c, Filter::stored, spec.stream_outputs), T{});
       if (n.op == Op::conv_grad_weight) return own(WinogradGradWeight<T>(c), T{});
       if (n.op == Op::conv_grad_input)
         return own(Winograd<T>(transposed_problem(p), Weights::transposed, spec.stream_outputs), T{});
@@ -392,6 +416,8 @@ LayoutPlan layouts_for(const Graph& graph, const Node& node, const ConvOp& p, Wa
     weight = panel_layout(p.w.shape, 0);
   } else if (frozen && way == Way::winograd) {
     weight = winograd_layout(p.w.shape);
+  } else if (way == Way::depthwise && p.op != Op::conv_grad_weight) {
+    weight = taps_first(p.w.shape);
   } else if (way == Way::dnnl) {
     const dnnl::memory::desc wanted = cuts_rows(p) ? usual_piece(p).wanted() : p.wanted();
     const Type g = grouped(p.w, p.a.groups);
@@ -413,13 +439,15 @@ LayoutPlan layouts_for(const Graph& graph, const Node& node, const ConvOp& p, Wa
   return plan;
 }
 
-// With a frozen weight its format costs nothing: of a product, Winograd's method and oneDNN the fastest is taken.
+// With a frozen weight its format costs nothing: of a product, Winograd's method, the depthwise kernel and oneDNN the
+// fastest is taken.
 LayoutPlan fastest_layouts(const Graph& graph, const Node& node, const ConvOp& p, const FrozenInputs& frozen) {
   std::vector<Way> ways{frozen_way_of(p)};
   if (!frozen.deterministic && ways[0] != Way::direct) {
     for (const Way way : {way_of(p, kTilesFrozen), Way::dnnl}) {
       if (way != ways[0] && !(way == Way::dnnl && p.a.epilogue.residual)) ways.push_back(way);
     }
+    if (runs_depthwise(p) && ways[0] != Way::depthwise) ways.push_back(Way::depthwise);
   }
   std::vector<LayoutPlan> plans;
   std::vector<StepSpec> specs;
@@ -476,6 +504,8 @@ std::unique_ptr<Kernel> make_conv(const StepSpec& spec) {
   const Layout& w = spec.in[1].layout;
   Way way = is_own_packing(w) ? way_of(p, 0) : way_of(p);
   if (n.op == Op::conv && w.blocked && !is_own_packing(w)) way = Way::dnnl;
+  if (n.op == Op::conv && runs_depthwise(p))
+    way = same_layout(p.w.shape, w, taps_first(p.w.shape)) ? Way::depthwise : Way::dnnl;
   return make_way(spec, p, way);
 }
 
