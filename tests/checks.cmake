@@ -35,6 +35,8 @@ set_tests_properties("check: wheel" PROPERTIES FIXTURES_REQUIRED "python_package
                      SKIP_RETURN_CODE 77 TIMEOUT 1200)
 add_test(NAME "check: Debian packages" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/debian_packages_test.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: Debian packages" PROPERTIES TIMEOUT 600)
+add_test(NAME "check: container image" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/container_test.sh ${CMAKE_BINARY_DIR})
+set_tests_properties("check: container image" PROPERTIES PROCESSORS ${cores} TIMEOUT 3000 SKIP_RETURN_CODE 77)
 add_test(NAME "check: installed package" COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/installed_test.sh ${CMAKE_BINARY_DIR})
 set_tests_properties("check: installed package" PROPERTIES TIMEOUT 600)
 add_test(NAME "check: planned memory"
@@ -123,7 +125,7 @@ set_tests_properties("sanitize: python" PROPERTIES PROCESSORS ${cores} TIMEOUT 3
 # of the checks runs in both.
 get_property(checks DIRECTORY PROPERTY TESTS)
 list(FILTER checks INCLUDE REGEX "^(check|sanitize): ")
-set(full_checks "^(sanitize: .*|check: (tidy|array API suite|Python values|wheel|Debian packages|installed package|planned memory|sweeps|tables beside .*|programs of users|bundle|Slurm|restarts|gpu_check .*))$")
+set(full_checks "^(sanitize: .*|check: (tidy|array API suite|Python values|wheel|Debian packages|container image|installed package|planned memory|sweeps|tables beside .*|programs of users|bundle|Slurm|restarts|gpu_check .*))$")
 foreach(check ${checks})
   if(check MATCHES "${full_checks}")
     set_property(TEST "${check}" APPEND PROPERTY LABELS full)
