@@ -254,14 +254,17 @@ struct Operand {
   bool traced() const { return array && !array->on_host(); }
 };
 
-Operand operand_of(nb::handle h) {
+// A number of NumPy, which counts as one of Python.
+[[gnu::noinline, gnu::cold]] Scalar other_number(nb::handle h) {
+  if (!PyObject_HasAttrString(h.ptr(), "dtype") || !PyObject_HasAttrString(h.ptr(), "item")) return {};
+  const nb::object rank = nb::getattr(h, "ndim", nb::none());
+  return PyLong_Check(rank.ptr()) && PyLong_AsLong(rank.ptr()) == 0 ? scalar_of(h.attr("item")()) : Scalar{};
+}
+
+[[gnu::always_inline]] inline Operand operand_of(nb::handle h) {
   Operand o{array_or_null(h), {}};
   if (!o.array) o.scalar = scalar_of(h);
-  if (!o.valid() && PyObject_HasAttrString(h.ptr(), "dtype") && PyObject_HasAttrString(h.ptr(), "item")) {
-    // A number of NumPy counts as one of Python.
-    const nb::object rank = nb::getattr(h, "ndim", nb::none());
-    if (PyLong_Check(rank.ptr()) && PyLong_AsLong(rank.ptr()) == 0) o.scalar = scalar_of(h.attr("item")());
-  }
+  if (!o.valid()) o.scalar = other_number(h);
   return o;
 }
 
