@@ -46,6 +46,7 @@
 #undef _mm512_set_epi16
 #undef _mm512_setr_epi32
 #undef _mm512_setr_epi64
+#undef _mm512_shuffle_f32x4
 #undef _mm512_slli_epi32
 #undef _tile_dpbf16ps
 #undef _tile_loadd
@@ -248,6 +249,9 @@ inline __m512i _mm512_permutexvar_epi64(__m512i order, __m512i v) { return permu
 inline __m512i _mm512_permutexvar_epi16(__m512i order, __m512i v) { return permuted<uint16_t>(order, v); }
 inline __m512i _mm512_maskz_permutexvar_epi16(uint64_t m, __m512i order, __m512i v) {
   return choose<uint16_t>(m, permuted<uint16_t>(order, v), __m512i{});
+}
+inline __m512 _mm512_shuffle_f32x4(__m512 a, __m512 b, int order) {
+  return by_lane<__m512, float>([&](size_t i) { return (i < 8 ? a : b).v[4 * (order >> i / 4 * 2 & 3) + i % 4]; });
 }
 inline __m512 _mm512_permutex2var_ps(__m512 a, __m512i order, __m512 b) {
   const auto at = lanes<uint32_t>(order);
