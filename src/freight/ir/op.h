@@ -103,6 +103,7 @@ struct OpInfo {
   TransposeFn transpose = nullptr;     // makes attributes those for the operand transposed; false where there are none
   PerChannelFn per_channel = nullptr;  // the op as x scale + shift per channel (axis 1) of operand 0
   OnlyIfFn only_if = nullptr;          // the update of a state where the condition holds, which does nothing elsewhere
+  int table = -1;  // the operand (rows, width) whose rows the op looks up by their numbers; -1: it looks up none
   int min_inputs = 0, max_inputs = 0;  // those of the signature; max -1: any number
 };
 

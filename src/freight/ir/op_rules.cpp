@@ -19,10 +19,6 @@ bool transposes::matmul(Attrs& attrs, size_t operand) {
   return true;
 }
 
-std::optional<size_t> table_operand(const Node& node) {
-  return node.op == Op::embedding ? std::optional<size_t>(1) : std::nullopt;
-}
-
 // The transpose of a triangle is the other one.
 bool transposes::solve_triangular(Attrs& attrs, size_t operand) {
   if (operand > 0) return false;

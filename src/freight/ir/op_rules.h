@@ -1,7 +1,6 @@
 // Facts of single ops that passes and the tracer read from the op table, so that they name no op; the columns
 // are explained in op.h.
 #pragma once
-#include <optional>
 #include <vector>
 
 #include "freight/ir/builder.h"
@@ -14,9 +13,6 @@ struct ScaleAndShift {
 
 // True if a system's matrix is factorized anyway, as its gradient does: then it is solved by those factors.
 bool has_factors(const Graph& graph, const Node& node);
-
-// The operand (rows, width) that a node looks rows up in by their numbers; nothing for other ops.
-std::optional<size_t> table_operand(const Node& node);
 
 namespace transposes {
 bool matmul(Attrs& attrs, size_t operand);

@@ -86,15 +86,15 @@ class Fold {
     if (!frozen_[n.in(1)] || w.shape.rank() != 2) return {};
     const Value rows = g.def(n.in(0)).op == Op::reshape ? g.def(n.in(0)).in(0) : n.in(0);
     const Node& lookup = g.def(rows);
-    const std::optional<size_t> operand = table_operand(lookup);
-    if (!operand || !frozen_[lookup.inputs[*operand]]) return {};
-    const Type& table = g.type(lookup.inputs[*operand]);
+    const int operand = info(lookup.op).table;
+    if (operand < 0 || !frozen_[lookup.in(operand)]) return {};
+    const Type& table = g.type(lookup.in(operand));
     const Shape& read = g.type(n.in(0)).shape;
     if (table.shape.rank() != 2 || read[read.rank() - 1] != table.shape[1]) return {};
     const int64_t columns = y.shape[y.shape.rank() - 1];
     if (table.numel() == 0 || y.numel() == 0 || table.shape[0] > kMostRuns * (y.numel() / columns)) return {};
     if (Type{y.dtype, {table.shape[0], columns}}.bytes() > kMostBytes) return {};
-    return Lookup{lookup.op, lookup.attrs, r_(lookup.inputs), *operand};
+    return Lookup{lookup.op, lookup.attrs, r_(lookup.inputs), static_cast<size_t>(operand)};
   }
 
   void look_up(const Node& n, const Lookup& from) {
