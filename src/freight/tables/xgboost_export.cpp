@@ -61,12 +61,8 @@ void number_by_levels(Json& tree, const std::vector<Levels>& levels) {
 }
 
 std::string saved(const Xgboost& library, void* booster, const std::string& format) {
-  uint64_t length = 0;
-  const char* bytes = nullptr;
-  library.check(
-      library->XGBoosterSaveModelToBuffer(booster, cat(R"({"format": ")", format, R"("})").c_str(), &length, &bytes),
-      "its own file");
-  return {bytes, length};
+  const Array bytes = saved_booster(library, booster, format, "its own file");
+  return {reinterpret_cast<const char*>(bytes.data<uint8_t>()), bytes.bytes()};
 }
 
 }  // namespace
@@ -83,18 +79,15 @@ std::string exported_trees(const Xgboost& library, void* booster, const TreeColu
     }
     file = document.dump();
   }
-  void* made = nullptr;
-  library.check(library->XGBoosterCreate(nullptr, 0, &made), "a booster");
-  const XgboostHandle copy = owned_booster(library, made);
-  library.check(library->XGBoosterLoadModelFromBuffer(made, file.data(), file.size()), "a copy of its trees");
+  const XgboostHandle copy = booster_from(library, file, "a copy of its trees");
   const auto refused = [](const std::string& name) { return name.find_first_of("[]<") != std::string::npos; };
   if (std::none_of(names.begin(), names.end(), refused)) {
     std::vector<const char*> texts;
     for (const std::string& name : names) texts.push_back(name.c_str());
-    library.check(library->XGBoosterSetStrFeatureInfo(made, "feature_name", texts.data(), texts.size()),
+    library.check(library->XGBoosterSetStrFeatureInfo(copy.get(), "feature_name", texts.data(), texts.size()),
                   "the names of columns");
   }
-  return saved(library, made, format);
+  return saved(library, copy.get(), format);
 }
 
 }  // namespace freight::tables

@@ -175,12 +175,7 @@ class TreeFit {
                      "the best rounds");
       booster = owned_booster(library_, sliced);
     }
-    uint64_t length = 0;
-    const char* bytes = nullptr;
-    library_.check(library_->XGBoosterSaveModelToBuffer(booster.get(), R"({"format": "ubj"})", &length, &bytes),
-                   "the saved model");
-    Array stored(DType::u8, {static_cast<int64_t>(length)});
-    std::copy_n(reinterpret_cast<const uint8_t*>(bytes), length, stored.data<uint8_t>());
+    const Array stored = saved_booster(library_, booster.get(), "ubj", "the saved model");
     TreeFitRecord record{.learner = learner, .version = library_.version().text(), .rounds = kept, .fitted = fitted_};
     return std::make_shared<XgboostModel>(library_, stored, columns_, static_cast<int64_t>(data_.shape.classes.size()),
                                           std::move(record), "the fitted model");

@@ -205,17 +205,9 @@ int64_t classes_of_objective(const std::string& objective, int64_t classes, cons
 // The file in XGBoost's own form, after our own reader has checked it.
 Array bytes_by_xgboost(const Xgboost& library, const std::string& file, const std::string& objective,
                        const std::string& path) {
-  void* made = nullptr;
-  library.check(library->XGBoosterCreate(nullptr, 0, &made), "a booster");
-  const XgboostHandle booster = owned_booster(library, made);
-  library.check(library->XGBoosterLoadModelFromBuffer(made, file.data(), file.size()), path);
-  library.check(library->XGBoosterSetParam(made, "objective", objective.c_str()), "the objective");
-  uint64_t length = 0;
-  const char* bytes = nullptr;
-  library.check(library->XGBoosterSaveModelToBuffer(made, R"({"format": "ubj"})", &length, &bytes), path);
-  Array stored(DType::u8, {static_cast<int64_t>(length)});
-  std::copy_n(reinterpret_cast<const uint8_t*>(bytes), length, stored.data<uint8_t>());
-  return stored;
+  const XgboostHandle booster = booster_from(library, file, path);
+  library.check(library->XGBoosterSetParam(booster.get(), "objective", objective.c_str()), "the objective");
+  return saved_booster(library, booster.get(), "ubj", path);
 }
 
 std::string version_of(const Json& document) {

@@ -1,6 +1,7 @@
 // See xgboost_library.h.
 #include "freight/tables/xgboost_library.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -137,6 +138,24 @@ XgboostHandle owned_booster(const Xgboost& library, void* booster) {
   return {booster, [&library](void* b) {
             if (!leaving()) library->XGBoosterFree(b);
           }};
+}
+
+XgboostHandle booster_from(const Xgboost& library, std::string_view file, const std::string& what) {
+  void* made = nullptr;
+  library.check(library->XGBoosterCreate(nullptr, 0, &made), "a booster");
+  XgboostHandle booster = owned_booster(library, made);
+  library.check(library->XGBoosterLoadModelFromBuffer(made, file.data(), file.size()), what);
+  return booster;
+}
+
+Array saved_booster(const Xgboost& library, void* booster, const std::string& format, const std::string& what) {
+  uint64_t length = 0;
+  const char* bytes = nullptr;
+  const std::string settings = cat(R"({"format": ")", format, R"("})");
+  library.check(library->XGBoosterSaveModelToBuffer(booster, settings.c_str(), &length, &bytes), what);
+  Array stored(DType::u8, {static_cast<int64_t>(length)});
+  std::copy_n(reinterpret_cast<const uint8_t*>(bytes), length, stored.data<uint8_t>());
+  return stored;
 }
 
 XgboostHandle owned_matrix(const Xgboost& library, void* matrix) {

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
 
+#include "freight/base/array.h"
 #include "freight/base/library.h"
 
 namespace freight::tables {
@@ -104,6 +106,10 @@ void need_named_xgboost(const std::string& path);
 // XGBoost's boosters and matrices, which XGBoost frees.
 using XgboostHandle = std::shared_ptr<void>;
 XgboostHandle owned_booster(const Xgboost& library, void* booster);
+// A booster of the trees in a file of XGBoost's, JSON or UBJSON, and the bytes (u8) of such a file, of the format
+// "json" or "ubj". Throw Error(runtime) that names `what`.
+XgboostHandle booster_from(const Xgboost& library, std::string_view file, const std::string& what);
+Array saved_booster(const Xgboost& library, void* booster, const std::string& format, const std::string& what);
 XgboostHandle owned_matrix(const Xgboost& library, void* matrix);
 
 }  // namespace freight::tables
