@@ -7,13 +7,11 @@ import tempfile
 import weakref
 
 from . import _array_api as xp
-from . import _core, _devices, _display, _several, _termination, distributed
+from . import _core, _devices, _display, _fit_settings, _outputs, _several, _termination, distributed
 from ._callbacks import Callback, checked, hears_steps, judged_by
 from ._containers import wrapped
 from ._functions import isfinite
 from ._transforms import _flatten, _leaves_of, _unflatten, autocast, jit
-
-from . import _fit_settings, _outputs
 
 _VALUE_LOSSES = ("mse", "huber", "mae")
 _COMPUTE = {"fp32": _core.float32, "tf32": _core.float32, "bf16": _core.bfloat16, "fp16": _core.float16}
@@ -184,7 +182,11 @@ def _need_as_many(x, y, what):
 def _need_samples(shape, what):
     """`what` names the function, or its argument where that is not x."""
     if shape[0] == 0:
-        raise ValueError(f"{what}{'' if ':' in what else ': x'}: there are no samples: expected at least one, got shape {shape}")
+        raise ValueError(f"{_argument(what)}: there are no samples: expected at least one, got shape {shape}")
+
+
+def _argument(what):
+    return what if ":" in what else f"{what}: x"
 
 
 def _need_none(path, **others):
@@ -289,7 +291,7 @@ def _collected(loader, what):
     """All samples of an iterable of batches."""
     batches = [_pair(b, what) for b in loader]
     if not batches:
-        raise ValueError(f"{what}{'' if ':' in what else ': x'}: there are no samples: expected at least one batch")
+        raise ValueError(f"{_argument(what)}: there are no samples: expected at least one batch")
     return tuple(xp.concat([xp.asarray(b[i]) for b in batches], axis=0) for i in range(2))
 
 

@@ -101,10 +101,10 @@ class GRUCell(_Cell):
 
 
 class RNN(WrittenLayer):
-    """Plain recurrent layers, one upon the other: h' = tanh, or relu, of weight_ih x + bias_ih + weight_hh h + bias_hh at each step.
+    """Stacked plain recurrent layers: h' = tanh, or relu, of weight_ih x + bias_ih + weight_hh h + bias_hh at each step.
     layer(x, state, lengths=n) gives (N, T, H), or (N, T, 2 H) of both directions, and the last states (layers * directions, N, H).
-    Behind the steps that `lengths` counts results are 0 and states stay. The steps are single ones of a plan, other than those of
-    LSTM and GRU, so that long sequences take their time to plan."""
+    Behind the steps that `lengths` counts results are 0 and states stay. Unlike LSTM and GRU, each step
+    is planned by itself, so that the time of planning grows with the sequence."""
 
     _settings = ("input_size", "hidden_size", "num_layers", "nonlinearity", "bias", "batch_first", "dropout", "bidirectional")
 
