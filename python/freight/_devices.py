@@ -1,4 +1,5 @@
 """fit(devices=): ranks on the CPU of this host. The program is rank 0; the others are forked from it, with its model and data."""
+import contextlib
 import os
 import re
 import secrets
@@ -40,14 +41,13 @@ def run(count, output_dir, train):
     name, threads = f"fit-{os.getpid()}-{secrets.token_hex(4)}", _core.config()[1]
     share = max(1, threads // count)
     others = [_forked(rank, count, name, share, output_dir, train) for rank in range(1, count)]
-    try:
+    with contextlib.ExitStack() as ends:  # each runs, also when a second Ctrl-C breaks another off
+        ends.callback(_end, others)
+        ends.callback(_core.set_threads, threads)
+        ends.callback(distributed._leave)
         distributed._join(name, 0, count)
         _core.set_threads(share)
         return train(True)
-    finally:
-        distributed._leave()
-        _core.set_threads(threads)
-        _end(others)
 
 
 def _forked(rank, count, name, share, output_dir, train):
