@@ -21,19 +21,23 @@ def _needed(function, keywords):
     return keywords
 
 
+def _named(method, function):
+    """The method under the function's name, which errors print, with its text."""
+    name = function.__name__
+    method.__name__, method.__qualname__, method.__doc__ = name, f"Array.{name}", function.__doc__
+    return method
+
+
 def _reduction(function):
     def method(self, axis=None, **keywords):
         return function(self, axis=axis, **(_needed(function, keywords) if keywords else keywords))
-    method.__name__ = function.__name__
-    method.__doc__ = function.__doc__
-    return method
+    return _named(method, function)
 
 
 def _running(function):
     def method(self, axis=None, **keywords):
         return function(self.ravel() if axis is None else self, axis=axis, **(_needed(function, keywords) if keywords else keywords))
-    method.__name__, method.__doc__ = function.__name__, function.__doc__
-    return method
+    return _named(method, function)
 
 
 def _sum(how):
@@ -53,9 +57,7 @@ def _extreme(how):
 
 
 for _how, _name in enumerate(("sum", "prod", "max", "min", "any", "all")):  # without calls in between
-    _made = (_sum if _how < 2 else _extreme)(_how)
-    _made.__name__, _made.__doc__ = _name, getattr(xp, _name).__doc__
-    setattr(Array, _name, _made)
+    setattr(Array, _name, _named((_sum if _how < 2 else _extreme)(_how), getattr(xp, _name)))
 for _name in ("mean", "std", "var", "argmax", "argmin"):
     setattr(Array, _name, _reduction(getattr(xp, _name)))
 Array.cumsum = _running(xp.cumulative_sum)

@@ -244,3 +244,9 @@ def test_arrays_are_rounded_to_decimals():
 def test_numpys_and_pytorchs_other_arguments_are_refused(call, message):
     with pytest.raises(TypeError, match=message):
         call()
+
+
+@pytest.mark.parametrize("method", ["sum", "prod", "max", "min", "any", "all"])
+def test_methods_have_their_names_in_errors(method):
+    with pytest.raises(TypeError, match=rf"^Array\.{method}\(\) got an unexpected keyword argument 'dim'"):
+        getattr(fr.ones(3), method)(dim=0)
