@@ -22,7 +22,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libfreight-dev)
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "neural networks in C++\n The static library, its headers and its CMake package.")
 # What programs link by way of the static library.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
-    "g++, libdnnl-dev, libhwy-dev, libdeflate-dev, zlib1g-dev, libxxhash-dev, libwebp-dev, libutf8proc-dev, libsentencepiece-dev, nettle-dev, libpng-dev, libjpeg62-turbo-dev | libjpeg-dev")
+    "g++, libdnnl-dev, libdeflate-dev, zlib1g-dev, libxxhash-dev, libwebp-dev, libutf8proc-dev, libsentencepiece-dev, nettle-dev, libpng-dev, libjpeg62-turbo-dev | libjpeg-dev")
 function(install_license component package)
   install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION share/doc/${package} RENAME copyright COMPONENT ${component})
   install(FILES ${CMAKE_SOURCE_DIR}/NOTICE DESTINATION share/doc/${package} COMPONENT ${component})

@@ -3,7 +3,7 @@
 # unique within a folder. Files that are compiled once per instruction set (foreach_target) stay alone, and so do those
 # below, which name constants of a library or of a tile each in its own way. CMake's own unity builds are not used: their
 # units hold absolute paths, so that clones in other folders would find nothing in the compiler cache.
-set(units_alone "/kernels/bf16/|/gpu/cuda/|/onnx_extents\\.cpp$|/apps/freight/bench_|/predictor\\.cpp$")
+set(units_alone "/kernels/bf16/|/gpu/cuda/|/onnx_extents\\.cpp$|/apps/freight/bench_|/predictor\\.cpp$|/data/digits\\.cpp$")
 
 # A unit takes up to 1.1 GB while it is compiled. A machine of many processors and little memory compiles fewer at a time.
 cmake_host_system_information(RESULT mebibytes QUERY TOTAL_PHYSICAL_MEMORY)

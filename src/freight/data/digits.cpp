@@ -162,27 +162,35 @@ class Canvas {
     const int x0 = floor_of(std::min(p.x, q.x) - reach), x1 = floor_of(std::max(p.x, q.x) + reach) + 1;
     const int y0 = floor_of(std::min(p.y, q.y) - reach), y1 = floor_of(std::max(p.y, q.y) + reach) + 1;
     const float dx = q.x - p.x, dy = q.y - p.y, inverse = 1.0f / std::max(dx * dx + dy * dy, 1e-6f);
+    const int count = (x1 - x0 + kLanes - 1) / kLanes * kLanes;  // pixels beyond x1 are too far away to get ink
     for (int y = y0; y < y1; ++y) {
-      for (int x = x0; x < x1; ++x) {
-        const float ax = static_cast<float>(x) + 0.5f - p.x, ay = static_cast<float>(y) + 0.5f - p.y;
-        const float t = std::clamp((ax * dx + ay * dy) * inverse, 0.0f, 1.0f);
-        const float ex = ax - t * dx, ey = ay - t * dy;
-        float& best = depth_[static_cast<size_t>(y) * kSide + static_cast<size_t>(x)];
-        best = std::max(best, w - std::sqrt(ex * ex + ey * ey));
+      const float ay = static_cast<float>(y) + 0.5f - p.y;
+      float* row = &depth_[static_cast<size_t>(y * kRow + x0)];
+      for (int k = 0; k < count; ++k) {  // in vectors, which std::clamp and std::max would prevent
+        const float ax = static_cast<float>(x0 + k) + 0.5f - p.x, along = (ax * dx + ay * dy) * inverse;
+        const float t = along < 0.0f ? 0.0f : along > 1.0f ? 1.0f : along;
+        const float ex = ax - t * dx, ey = ay - t * dy, ink = w - std::sqrt(ex * ex + ey * ey);
+        row[k] = row[k] < ink ? ink : row[k];
       }
     }
   }
 
   // Coverage with an edge one pixel wide, scaled to `peak`, with noise.
   void develop(float peak, float noise, uint64_t sample, uint8_t* out) const {
+    float jitter[kDigitPixels];
     for (size_t i = 0; i < kDigitPixels; i += 8) {
       // 16 random bits per pixel: the difference of two bytes is triangular noise around zero.
       const Philox4 r = philox(kSeed, i, static_cast<uint64_t>(kNoiseStream) << 32 ^ sample);
       for (size_t k = 0; k < 8; ++k) {
-        const uint32_t bits = r.v[k / 2] >> (16 * (k % 2));
-        const float jitter = (static_cast<float>(bits & 0xff) - static_cast<float>(bits >> 8 & 0xff)) / 255;
-        const float ink = std::clamp(depth_[i + k] + 0.5f, 0.0f, 1.0f);
-        out[i + k] = static_cast<uint8_t>(std::clamp(peak * ink + noise * jitter, 0.0f, 255.0f));
+        const int bits = static_cast<int>(r.v[k / 2] >> (16 * (k % 2)));
+        jitter[i + k] = static_cast<float>((bits & 0xff) - (bits >> 8 & 0xff)) / 255;
+      }
+    }
+    for (int y = 0; y < kSide; ++y) {
+      for (int x = 0; x < kSide; ++x) {
+        const float ink = std::clamp(depth_[static_cast<size_t>(y * kRow + x)] + 0.5f, 0.0f, 1.0f);
+        const float value = std::clamp(peak * ink + noise * jitter[y * kSide + x], 0.0f, 255.0f);
+        out[y * kSide + x] = static_cast<uint8_t>(static_cast<int>(value));
       }
     }
   }
@@ -191,7 +199,8 @@ class Canvas {
   static int floor_of(float v) {
     return static_cast<int>(std::clamp(std::floor(v), 0.0f, static_cast<float>(kSide - 1)));
   }
-  std::array<float, kDigitPixels> depth_;
+  static constexpr int kLanes = 4, kRow = kSide + kLanes;  // so many pixels at once, and rows with a margin for them
+  std::array<float, static_cast<size_t>(kRow* kSide)> depth_;
 };
 
 // The point of the spline through b and c, with neighbors a and d, at t in [0, 1].

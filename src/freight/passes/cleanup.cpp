@@ -15,7 +15,7 @@ ByValue<Value> memory_roots(const Graph& graph) {
   return root;
 }
 
-Graph dead_code(const Graph& graph) {
+Graph dead_code(Graph graph) {
   ByValue<bool> live(graph);
   for (Value v : graph.results()) live[v] = true;
   ByNode<bool> keep(graph);
@@ -27,15 +27,31 @@ Graph dead_code(const Graph& graph) {
     for (Value v : n.inputs) live[v] = true;
   }
   if (std::all_of(keep.begin(), keep.end(), [](bool k) { return k; })) return graph;
-  Rewriter r(graph);
-  for (const NodeId i : graph.node_ids()) {
-    if (keep[i]) r.copy(graph.node(i));
+  ByValue<Value> now(graph);
+  const auto renumber = [&](Value& v) { v = now[v]; };
+  size_t nodes = 0, values = 0;
+  for (const NodeId i : graph.node_ids()) {  // what stays moves up
+    if (!keep[i]) continue;
+    Node& n = graph.nodes[nodes];
+    if (nodes != i.index()) n = std::move(graph.nodes[i.index()]);
+    std::for_each(n.inputs.begin(), n.inputs.end(), renumber);
+    for (Value& v : n.outputs) {
+      const Value to{static_cast<int32_t>(values++)};
+      graph.values[to] = graph.values[v];
+      graph.values[to].node = NodeId{static_cast<int32_t>(nodes)};
+      v = now[v] = to;
+    }
+    ++nodes;
   }
-  return r.finish();
+  graph.nodes.resize(nodes);
+  graph.values.resize(values);
+  std::for_each(graph.outputs.begin(), graph.outputs.end(), renumber);
+  for (Update& u : graph.updates) u = {now[u.state], now[u.next]};
+  return graph;
 }
 
-Graph decompose(const Graph& graph, const Backend* backend) {
-  return decompose_unless(graph, [&](const Graph& g, const Node& n) {
+Graph decompose(Graph graph, const Backend* backend) {
+  return decompose_unless(std::move(graph), [&](const Graph& g, const Node& n) {
     const DecomposeIfFn anyway = info(n.op).decompose_if;
     return backend && backend->has_kernel(g, n) && !(anyway && anyway(g, n));
   });

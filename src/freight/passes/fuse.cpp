@@ -355,7 +355,7 @@ class RegionPass {
     if (rp == rn || frozen(p) != frozen(n)) return;  // what runs once does not join what runs each time
     Region joined;
     if (!compatible(regions_[rp], regions_[rn], joined)) return;
-    if (joined.nodes.size() > kMaxNodes || operands(joined) > kMaxOperands) return;
+    if (operands(joined) > kMaxOperands) return;
     if (path_outside(rp, rn) || path_outside(rn, rp)) return;
     for (const NodeId k : joined.nodes) region_[k] = rp;
     regions_[rp] = std::move(joined);
@@ -368,24 +368,21 @@ class RegionPass {
   }
 
   bool compatible(const Region& a, const Region& b, Region& joined) const {
-    joined = a;
+    const Region* frame = &a;  // the one whose shape and axes the union has
     if (a.shape == b.shape) {
       if (!a.axes.empty() && !b.axes.empty() && a.axes != b.axes) return false;
-      if (a.axes.empty()) {
-        joined.axes = b.axes;
-        joined.rows = b.rows;
-      }
+      if (a.axes.empty()) frame = &b;
     } else if (!a.axes.empty() && a.rows && b.axes.empty() && b.shape == reduced(a.shape, a.axes)) {
       // b works on a's row results
     } else if (!b.axes.empty() && b.rows && a.axes.empty() && a.shape == reduced(b.shape, b.axes)) {
-      joined.shape = b.shape;
-      joined.axes = b.axes;
-      joined.rows = b.rows;
+      frame = &b;
     } else {
       return false;
     }
-    joined.nodes.insert(joined.nodes.end(), b.nodes.begin(), b.nodes.end());
-    std::sort(joined.nodes.begin(), joined.nodes.end());
+    if (a.nodes.size() + b.nodes.size() > kMaxNodes) return false;
+    joined = {frame->shape, frame->axes, frame->rows, {}};
+    joined.nodes.resize(a.nodes.size() + b.nodes.size());
+    std::merge(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), joined.nodes.begin());
     return (joined.axes.empty() || joined.rows || !reads_own_reduction(joined)) && !makes_what_it_reads_whole(joined);
   }
 

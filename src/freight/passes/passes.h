@@ -48,17 +48,17 @@ ByValue<bool> frozen_values(const Graph& graph, States states);
 Value channel_vector(const Graph& graph, Value v, int axis, const Shape& shape);
 
 // Removes nodes whose results nobody uses.
-Graph dead_code(const Graph& graph);
+Graph dead_code(Graph graph);
 // Mixed precision: f32 values in `low` (bf16 or f16) where the op table says so, and the backend where it leaves that
 // to it (null: nowhere), with the casts in between.
 Graph autocast(const Graph& graph, DType low, const Backend* backend = nullptr);
 // Frozen factors and terms per channel behind a contraction (BatchNorm in evaluation) into its weight and bias.
 Graph fold(const Graph& graph);
 // Constant folding of splats, algebraic identities, view cleanup, transposes into matmuls, common subexpressions.
-Graph simplify(const Graph& graph);
+Graph simplify(Graph graph);
 // Replaces composites for which the backend has no kernel by their decomposition (backend null: all of them), and those
 // whose rows say so of the node (OpInfo::decompose_if).
-Graph decompose(const Graph& graph, const Backend* backend);
+Graph decompose(Graph graph, const Backend* backend);
 // Those that `keep` does not want.
 Graph decompose_unless(Graph graph, const std::function<bool(const Graph&, const Node&)>& keep);
 // Casts to 16 bits of states that the graph updates become states themselves, whose next values are casts of the

@@ -27,7 +27,7 @@ class Passes {
   explicit Passes(Graph graph) : graph_(std::move(graph)) {}
   template <class F>
   void run(const char* name, const F& pass) {
-    graph_ = pass(graph_);
+    graph_ = pass(std::move(graph_));
     note(name);
   }
   void note(const char* name) {
@@ -46,10 +46,10 @@ class Passes {
 void make_regions(Passes& passes, const Backend& backend, const PipelineOptions& options) {
   verify(passes.graph());
   passes.note("traced");
-  passes.run("dead_code", [](const Graph& g) { return passes::dead_code(g); });
+  passes.run("dead_code", [](Graph g) { return passes::dead_code(std::move(g)); });
   // Before mixed precision, which knows the parts of a layer that the backend does not take whole.
-  passes.run("decompose_layers", [&](const Graph& g) {
-    return passes::dead_code(passes::decompose_unless(g, [&](const Graph& all, const Node& n) {
+  passes.run("decompose_layers", [&](Graph g) {
+    return passes::dead_code(passes::decompose_unless(std::move(g), [&](const Graph& all, const Node& n) {
       return info(n.op).decomposes != Decomposes::before_precision || backend.has_kernel(all, n);
     }));
   });
@@ -57,8 +57,8 @@ void make_regions(Passes& passes, const Backend& backend, const PipelineOptions&
   if (options.compute != DType::f32) {
     passes.run("autocast", [&](const Graph& g) { return passes::autocast(g, options.compute, &backend); });
   }
-  passes.run("decompose", [&](const Graph& g) { return passes::decompose(g, &backend); });
-  passes.run("simplify", [](const Graph& g) { return passes::simplify(g); });
+  passes.run("decompose", [&](Graph g) { return passes::decompose(std::move(g), &backend); });
+  passes.run("simplify", [](Graph g) { return passes::simplify(std::move(g)); });
   if (backend.fuses() && options.keep_casts) {
     passes.run("keep_casts", [](const Graph& g) { return passes::keep_casts(g); });
   }

@@ -235,8 +235,8 @@ class Simplifier {
 
 }  // namespace
 
-Graph simplify(const Graph& graph) {
-  const Graph live = dead_code(graph);
+Graph simplify(Graph graph) {
+  const Graph live = dead_code(std::move(graph));
   return dead_code(Simplifier(live).run());
 }
 

@@ -3,6 +3,7 @@
 // asks for (a visible reorder).
 #include <algorithm>
 #include <bit>
+#include <mutex>
 
 #include "freight/backend/cpu/conv_rows.h"
 #include "freight/backend/cpu/families.h"
@@ -410,6 +411,28 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const ConvOp& p, Way way)
   return by_dnnl(spec, p);
 }
 
+// The weight format that oneDNN would like best. It makes a primitive to tell, which takes longer than the rest of a
+// step's plan, and the layout pass asks twice, for layers of which many are equal: answers are kept.
+dnnl::memory::desc wanted_by_dnnl(const ConvOp& p) {
+  struct Answer {
+    ConvOp asked;
+    int threads;
+    dnnl::memory::desc wanted;
+  };
+  constexpr size_t kMost = 1024;
+  static std::mutex mutex;
+  static std::vector<Answer> answers;
+  const auto equals = [&](const Answer& a) {
+    return a.asked.op == p.op && a.asked.x == p.x && a.asked.w == p.w && a.asked.y == p.y &&
+           a.asked.a.fields() == p.a.fields() && a.threads == thread_count();
+  };
+  const std::lock_guard lock(mutex);
+  const auto known = std::find_if(answers.begin(), answers.end(), equals);
+  if (known != answers.end()) return known->wanted;
+  if (answers.size() == kMost) answers.clear();
+  return answers.emplace_back(Answer{p, thread_count(), p.wanted()}).wanted;
+}
+
 LayoutPlan layouts_for(const Graph& graph, const Node& node, const ConvOp& p, Way way, bool frozen) {
   Layout weight = Layout::row_major(p.w.shape);
   if (frozen && way == Way::product) {
@@ -419,7 +442,7 @@ LayoutPlan layouts_for(const Graph& graph, const Node& node, const ConvOp& p, Wa
   } else if (way == Way::depthwise && p.op != Op::conv_grad_weight) {
     weight = taps_first(p.w.shape);
   } else if (way == Way::dnnl) {
-    const dnnl::memory::desc wanted = cuts_rows(p) ? usual_piece(p).wanted() : p.wanted();
+    const dnnl::memory::desc wanted = wanted_by_dnnl(cuts_rows(p) ? usual_piece(p) : p);
     const Type g = grouped(p.w, p.a.groups);
     // Plain but permuted weights count as packed: the graph sees the ungrouped shape.
     if (!(wanted == dnnl_desc(g, Layout::row_major(g.shape)))) {

@@ -9,16 +9,30 @@ namespace freight::cpu {
 
 namespace {
 
-bool avx512_allowed = true;
-
-// A bit for each set, a lower one for a wider set.
+// A bit for each set that kernels are compiled for, a lower one for a wider set.
 std::vector<int64_t> target_bits() {
+  int64_t left = HWY_STATIC_TARGET;
+#if HWY_ARCH_X86
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+                    __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("f16c");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512cd");
+  left |= ((avx2 ? HWY_AVX2 : 0) | (avx512 ? HWY_AVX3 : 0)) & HWY_TARGETS;
+#endif
   std::vector<int64_t> bits;
-  for (int64_t left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1) bits.push_back(left & -left);
+  for (; left != 0; left &= left - 1) bits.push_back(left & -left);
   return bits;
 }
 
+int64_t& chosen() {
+  static int64_t bit = target_bits().front();
+  return bit;
+}
+
 }  // namespace
+
+size_t simd_target() { return chosen() == HWY_AVX3 ? 0 : chosen() == HWY_AVX2 ? 1 : 2; }
 
 std::vector<std::string> simd_targets() {
   std::vector<std::string> names;
@@ -32,13 +46,9 @@ ForcedSimdTarget::ForcedSimdTarget(const std::string& name) {
     if (name == hwy::TargetName(bit)) forced = bit;
   }
   FREIGHT_CHECK(forced != 0, "this CPU has no instruction set ", name);
-  hwy::GetChosenTarget().Update(forced);
-  avx512_allowed = forced <= HWY_AVX3;
+  chosen() = forced;
 }
-ForcedSimdTarget::~ForcedSimdTarget() {
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  avx512_allowed = true;
-}
-bool ForcedSimdTarget::allows_avx512() { return avx512_allowed; }
+ForcedSimdTarget::~ForcedSimdTarget() { chosen() = target_bits().front(); }
+bool ForcedSimdTarget::allows_avx512() { return chosen() == HWY_AVX3 || chosen() == target_bits().front(); }
 
 }  // namespace freight::cpu

@@ -12,6 +12,10 @@ namespace freight::cpu {
 // The instruction sets of the SIMD kernels that this processor has, the widest first: "AVX3" (AVX-512), "AVX2", "SSE2".
 std::vector<std::string> simd_targets();
 
+// The one in use: 0 for AVX-512, 1 for AVX2, 2 for the build's baseline. Highway's own choice is not used, because its
+// library measures the clock for 3 ms when a process loads it.
+size_t simd_target();
+
 // While one lives, kernels are those of a processor that has this instruction set and no wider one, so that tests reach
 // them all. Plans made before keep theirs. Tests that use it run nothing else meanwhile.
 class ForcedSimdTarget {
@@ -25,22 +29,24 @@ class ForcedSimdTarget {
 };
 
 // The table of each instruction set, made when it is first asked for: another one's code may not run on this processor.
-template <class Table, size_t kTargets>
+template <class Table>
 class TablesByTarget {
  public:
-  template <class Make>
-  const Table& get(size_t target, const Make& make) {
+  using Make = Table (*)();
+  TablesByTarget(Make avx512, Make avx2, Make baseline) : entries_{{{avx512}, {avx2}, {baseline}}} {}
+  const Table& get(size_t target) {
     Entry& entry = entries_[target];
-    std::call_once(entry.once, [&] { entry.table.emplace(make()); });
+    std::call_once(entry.once, [&] { entry.table.emplace(entry.make()); });
     return *entry.table;
   }
 
  private:
   struct Entry {
-    std::once_flag once;
-    std::optional<Table> table;
+    Make make;
+    std::once_flag once = {};
+    std::optional<Table> table = {};
   };
-  std::array<Entry, kTargets> entries_;
+  std::array<Entry, 3> entries_;
 };
 
 }  // namespace freight::cpu

@@ -4,12 +4,13 @@
 
 #undef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#undef HWY_IS_DEBUG_BUILD
+#define HWY_IS_DEBUG_BUILD 0  // its assertions call Highway's library, which is not linked
 
 // Behind the loops of all targets: defines accessor(), which gives the table that `maker` makes for this CPU.
 #undef FREIGHT_SIMD_TABLE
-#define FREIGHT_SIMD_TABLE(Table, accessor, maker)                                                      \
-  HWY_EXPORT(maker);                                                                                    \
-  const Table& accessor() {                                                                             \
-    static TablesByTarget<Table, HWY_MAX_DYNAMIC_TARGETS + 2> tables;                                   \
-    return tables.get(hwy::GetChosenTarget().GetIndex(), [] { return HWY_DYNAMIC_DISPATCH(maker)(); }); \
+#define FREIGHT_SIMD_TABLE(Table, accessor, maker)                                                                   \
+  const Table& accessor() {                                                                                          \
+    static TablesByTarget<Table> tables{HWY_CHOOSE_AVX3(maker), HWY_CHOOSE_AVX2(maker), HWY_CHOOSE_FALLBACK(maker)}; \
+    return tables.get(simd_target());                                                                                \
   }
