@@ -434,9 +434,9 @@ def mean(x, /, axis=None, *, keepdims=False):
     _array(x, "mean")
     if isdtype(x.dtype, ("bool", "integral")):
         x = astype(x, float32)
-    t = float32 if x.dtype in _HALVES else x.dtype
     if x._on_host:
-        t = _WIDER.get(t, t)  # rounded once, after the division
+        return _core.reduce(6, x, axis, keepdims, None)
+    t = float32 if x.dtype in _HALVES else x.dtype
     y = sum(x, axis=axis, keepdims=keepdims, dtype=t) / _divisor(_count(x, axis), t)
     return astype(y, x.dtype, copy=False)
 

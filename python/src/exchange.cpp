@@ -1,8 +1,6 @@
 // Memory shared with other libraries: the buffer protocol and DLPack, both ways. Nothing is copied unless asked for.
 #include <nanobind/stl/optional.h>
 
-#include <cstring>
-
 #include "array.h"
 
 namespace freight::python {

@@ -10,31 +10,25 @@ namespace freight::python {
 
 namespace {
 
-pocketfft::stride_t bytes_of(const View& v) {
-  pocketfft::stride_t strides;
-  for (const int64_t s : v.strides) strides.push_back(s * static_cast<int64_t>(v.item_size()));
-  return strides;
-}
-
-pocketfft::shape_t sizes_of(const View& v) {
-  pocketfft::shape_t sizes;
-  for (const int64_t n : v.shape) sizes.push_back(static_cast<size_t>(n));
-  return sizes;
-}
-
 void transform(const std::string& kind, const View& x, View& y, size_t axis, bool forward, double factor) {
   using R = double;
   using Z = std::complex<R>;
-  if (x.numel() == 0) return;
+  pocketfft::stride_t step[2];  // of x and y in bytes
+  for (const View* v : {&x, static_cast<const View*>(&y)}) {
+    for (const int64_t s : v->strides) step[v == &y].push_back(s * static_cast<int64_t>(v->item_size()));
+  }
+  const View& real = kind == "c2r" ? y : x;
+  const pocketfft::shape_t sizes(real.shape.begin(), real.shape.end());
+  const char* from = x.data;
   if (kind == "c2c") {
-    pocketfft::c2c<R>(sizes_of(x), bytes_of(x), bytes_of(y), {axis}, forward, reinterpret_cast<const Z*>(x.data),
-                      reinterpret_cast<Z*>(y.data), factor);
+    pocketfft::c2c(sizes, step[0], step[1], {axis}, forward, reinterpret_cast<const Z*>(from),
+                   reinterpret_cast<Z*>(y.data), factor);
   } else if (kind == "r2c") {
-    pocketfft::r2c<R>(sizes_of(x), bytes_of(x), bytes_of(y), axis, forward, reinterpret_cast<const R*>(x.data),
-                      reinterpret_cast<Z*>(y.data), factor);
+    pocketfft::r2c(sizes, step[0], step[1], axis, forward, reinterpret_cast<const R*>(from),
+                   reinterpret_cast<Z*>(y.data), factor);
   } else {
-    pocketfft::c2r<R>(sizes_of(y), bytes_of(x), bytes_of(y), axis, forward, reinterpret_cast<const Z*>(x.data),
-                      reinterpret_cast<R*>(y.data), factor);
+    pocketfft::c2r(sizes, step[0], step[1], axis, forward, reinterpret_cast<const Z*>(from),
+                   reinterpret_cast<R*>(y.data), factor);
   }
 }
 

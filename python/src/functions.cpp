@@ -4,7 +4,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -41,7 +40,7 @@ DType summed_type(DType x, std::optional<DType> given) {
 }
 
 nb::object reduce_array(int how, nb::handle h, nb::handle axis, bool keepdims, nb::handle dtype) {
-  static const char* const kNames[] = {"sum", "prod", "max", "min", "any", "all"};
+  static const char* const kNames[] = {"sum", "prod", "max", "min", "any", "all", "mean"};
   const char* name = kNames[how];
   PyArray& x = array_of(h, name);
   const std::vector<int> axes = axes_of(axis, x.shape().rank());

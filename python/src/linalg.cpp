@@ -1,7 +1,6 @@
 // Matrix products of every element type on views, and factorizations of complex matrices (complex_linalg.h). Real
 // matrices are factorized by the library's ops; large products of floating numbers are its too.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "array.h"
@@ -18,21 +17,10 @@ constexpr int64_t kLibraryProduct = 1 << 18;
 
 // The type in which products of T are summed: f64 of f32, whose sums are then nearly exact.
 template <class T>
-struct Summed {
-  using type = T;
-};
-template <class T>
-requires(std::is_integral_v<T>) struct Summed<T> {
-  using type = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
-};
-template <class T>
-requires(kIsHalf<T> || std::is_same_v<T, float>) struct Summed<T> {
-  using type = double;
-};
-template <>
-struct Summed<std::complex<float>> {
-  using type = std::complex<double>;
-};
+using Summed = std::conditional_t<
+    std::is_integral_v<T>, std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>,
+    std::conditional_t<kIsHalf<T> || std::is_same_v<T, float>, double,
+                       std::conditional_t<std::is_same_v<T, std::complex<float>>, std::complex<double>, T>>>;
 
 template <class T>
 T times(T a, T b) {
@@ -54,17 +42,16 @@ struct Product {
 // The columns of y from `first` on.
 template <class T, class Row>
 [[gnu::always_inline]] inline void multiply_columns(const Product& p, int64_t first) {
-  using S = typename Summed<T>::type;
   constexpr int64_t kTile = 64;
   for (; first < p.n; first += kTile) {
     const int64_t width = std::min(kTile, p.n - first);
     for (int64_t i = 0; i < p.m; ++i) {
       const T* a = reinterpret_cast<const T*>(p.a) + i * p.a_row;
       const Row* row = reinterpret_cast<const Row*>(p.b) + first;
-      S sums[kTile] = {};
+      Summed<T> sums[kTile] = {};
       for (int64_t l = 0; l < p.k; ++l, row += p.n) {
-        const S factor = element_cast<S>(a[l * p.a_column]);
-        for (int64_t j = 0; j < width; ++j) sums[j] += times(factor, static_cast<S>(row[j]));
+        const auto factor = element_cast<Summed<T>>(a[l * p.a_column]);
+        for (int64_t j = 0; j < width; ++j) sums[j] += times(factor, static_cast<Summed<T>>(row[j]));
       }
       T* y = reinterpret_cast<T*>(p.y) + i * p.n + first;
       for (int64_t j = 0; j < width; ++j) y[j] = element_cast<T>(sums[j]);

@@ -97,6 +97,17 @@ struct Loop {
     const int64_t chunks = std::min<int64_t>({n / kParallelElements, extent[0], 64});
     parallel_for(chunks, [&](int64_t c) { run_outer(inner, extent[0] * c / chunks, extent[0] * (c + 1) / chunks); });
   }
+  // The same in pieces of the innermost axis, which must be independent of each other.
+  template <class Inner>
+  void run_pieces(Inner&& inner, int64_t most) const {
+    const int64_t n = extent[rank - 1];
+    parallel_for((n + most - 1) / most, numel() >= 2 * kParallelElements, [&](int64_t c) {
+      Loop piece(*this);
+      piece.extent[rank - 1] = std::min(most, n - c * most);
+      for (int k = 0; k < N; ++k) piece.data[k] += c * most * stride[k][rank - 1];
+      piece.run(inner);
+    });
+  }
 
  private:
   template <class Inner>

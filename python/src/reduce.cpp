@@ -2,7 +2,6 @@
 #include "reduce.h"
 
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "loops.h"
@@ -21,50 +20,31 @@ Computed<T> load(const char* at) {
 
 // The type that sums and products of T are held in.
 template <class T>
-struct Accumulator {
-  using type = std::conditional_t<std::is_unsigned_v<T> || std::is_same_v<T, bool>, uint64_t, int64_t>;
-};
-template <class T>
-requires(std::is_floating_point_v<T> || kIsHalf<T>) struct Accumulator<T> {
-  using type = double;
-};
-template <class T>
-requires kIsComplex<T>
-struct Accumulator<T> {
-  using type = std::complex<double>;
-};
+using Accumulator = std::conditional_t<
+    kIsComplex<T>, std::complex<double>,
+    std::conditional_t<std::is_floating_point_v<T> || kIsHalf<T>, double,
+                       std::conditional_t<std::is_unsigned_v<T> || std::is_same_v<T, bool>, uint64_t, int64_t>>>;
+// More digits than A has: for rows, and for the division of a sum.
+template <class A>
+using More = std::conditional_t<kIsComplex<A>, std::complex<long double>,
+                                std::conditional_t<std::is_same_v<A, double>, long double, A>>;
 
-struct Sum {
-  template <class A>
-  static A start() {
-    return A(0);
-  }
+template <bool kAdds>
+struct Accumulation {
+  static constexpr int kStart = kAdds ? 0 : 1;
   template <class A>
   static A join(A a, A b) {
-    return a + b;
+    return kAdds ? a + b : a * b;
   }
 };
-struct Product {
-  template <class A>
-  static A start() {
-    return A(1);
-  }
-  template <class A>
-  static A join(A a, A b) {
-    return a * b;
-  }
-};
+using Sum = Accumulation<true>;
+using Product = Accumulation<false>;
 // The first element is in the accumulator from the beginning.
-struct Largest {
+template <bool kLargest>
+struct Extremum {
   template <class A>
   static A join(A a, A b) {
-    return a > b || a != a ? a : b;
-  }
-};
-struct Smallest {
-  template <class A>
-  static A join(A a, A b) {
-    return a < b || a != a ? a : b;
+    return (kLargest ? a > b : a < b) || a != a ? a : b;
   }
 };
 
@@ -72,7 +52,7 @@ struct Smallest {
 template <class Op, class A, class T>
 A joined(const char* x, int64_t n, int64_t step) {
   if (n <= 64) {
-    A a[4] = {static_cast<A>(load<T>(x)), Op::template start<A>(), Op::template start<A>(), Op::template start<A>()};
+    A a[4] = {static_cast<A>(load<T>(x)), A(Op::kStart), A(Op::kStart), A(Op::kStart)};
     int64_t i = 1;
     for (; i < n && i < 4; ++i) a[i] = static_cast<A>(load<T>(x + i * step));
     for (; i + 3 < n; i += 4) {
@@ -85,22 +65,14 @@ A joined(const char* x, int64_t n, int64_t step) {
   return Op::join(joined<Op, A, T>(x, half, step), joined<Op, A, T>(x + half * step, n - half, step));
 }
 
-// A row is joined in more digits than its elements have. The error is then that of one rounding, which no sum of
-// NumPy's is below by luck.
-template <class A, class T>
-using RowAccumulator =
-    std::conditional_t<std::is_same_v<T, double>, long double,
-                       std::conditional_t<std::is_same_v<T, std::complex<double>>, std::complex<long double>, A>>;
-
 // acc (of A, stride 0 over reduced axes) joined with x.
 template <class Op, class A, class T>
 void accumulate(int64_t n, char** at, const int64_t* steps) {
   char *acc = at[0], *x = at[1];
   if (steps[0] == 0) {
     A& a = *reinterpret_cast<A*>(acc);
-    if constexpr (requires { Op::template start<A>(); }) {
-      using Row = RowAccumulator<A, T>;
-      if (n > 0) a = static_cast<A>(Op::join(static_cast<Row>(a), joined<Op, Row, T>(x, n, steps[1])));
+    if constexpr (requires { Op::kStart; }) {
+      if (n > 0) a = Op::join(a, joined<Op, A, T>(x, n, steps[1]));
     } else {
       A value = a;
       for (int64_t i = 0; i < n; ++i, x += steps[1]) value = Op::join(value, static_cast<A>(load<T>(x)));
@@ -111,6 +83,55 @@ void accumulate(int64_t n, char** at, const int64_t* steps) {
   for (int64_t i = 0; i < n; ++i, acc += steps[0], x += steps[1]) {
     A& a = *reinterpret_cast<A*>(acc);
     a = Op::join(a, static_cast<A>(load<T>(x)));
+  }
+}
+
+// An accumulator and what it rounded away, which is nothing where it is not finite.
+More<double> whole(double a, double low) { return std::isfinite(low) ? static_cast<long double>(a) + low : a; }
+More<std::complex<double>> whole(std::complex<double> a, std::complex<double> low) {
+  return {whole(a.real(), low.real()), whole(a.imag(), low.imag())};
+}
+
+// acc + low += x, by Knuth's two-sum.
+[[gnu::always_inline]] inline void add_vectors(double* acc, double* low, const double* x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const double sum = acc[i] + x[i], part = sum - acc[i];
+    low[i] += (acc[i] - (sum - part)) + (x[i] - part);
+    acc[i] = sum;
+  }
+}
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] void add_avx2(double* acc, double* low, const double* x, int64_t n) {
+  add_vectors(acc, low, x, n);
+}
+#endif
+void add_exactly(double* acc, double* low, const double* x, int64_t n) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) return add_avx2(acc, low, x, n);
+#endif
+  add_vectors(acc, low, x, n);
+}
+
+// Joins elements of A's own type: acc, and to_low bytes behind it what acc rounds away, so that the result is rounded
+// once. No sum of NumPy's is below that error by luck. Products are rounded once along rows only.
+template <class Op, class A>
+void accumulate_exactly(int64_t n, char** at, const int64_t* steps, int64_t to_low) {
+  constexpr auto kSize = static_cast<int64_t>(sizeof(A)), kParts = kSize / static_cast<int64_t>(sizeof(double));
+  const auto part = [](char* p) { return reinterpret_cast<double*>(p); };
+  char *acc = at[0], *x = at[1];
+  if (steps[0] == 0) {
+    A &a = *reinterpret_cast<A*>(acc), &low = *reinterpret_cast<A*>(acc + to_low);
+    const More<A> both = Op::join(whole(a, low), joined<Op, More<A>, A>(x, n, steps[1]));
+    a = static_cast<A>(both);
+    low = static_cast<A>(both - More<A>(a));
+  } else if (std::is_same_v<Op, Product>) {
+    accumulate<Op, A, A>(n, at, steps);
+  } else if (steps[0] == kSize && steps[1] == kSize) {
+    add_exactly(part(acc), part(acc + to_low), part(x), n * kParts);
+  } else {
+    for (int64_t i = 0; i < n; ++i, acc += steps[0], x += steps[1]) {
+      add_vectors(part(acc), part(acc + to_low), part(x), kParts);
+    }
   }
 }
 
@@ -131,30 +152,43 @@ void fill(const View& v, A value) {
 }
 
 // Broadcast against x without repeating: strides of reduced axes are 0.
-void run_reduction(const View& acc, const View& x, void (*loop)(int64_t, char**, const int64_t*)) {
+template <class Inner>
+void run_reduction(const View& acc, const View& x, Inner&& loop) {
   const View wide = broadcast(acc, x.shape);
   const Loop<2> l(x.shape, {&wide, &x});
   // Rows of the outermost axis are independent where it is not reduced.
   if (l.rank > 0 && l.stride[0][0] != 0) {
     l.run_parallel(loop);
+  } else if (constexpr int64_t kPiece = 1024; l.rank > 1 && l.stride[0][l.rank - 1] != 0) {
+    l.run_pieces(loop, kPiece);  // accumulators that fit in the first cache
   } else {
     l.run(loop);
   }
 }
 
+// The result is divided by `divisor`.
 template <class Op, class T>
-View accumulated(const View& x, const Shape& kept, DType result) {
-  using A = typename Accumulator<T>::type;
-  View acc(DTypeOf<A>::value, kept);
-  if (kept.numel() == 1) {  // rows of all axes, rounded once
-    auto total = Op::template start<RowAccumulator<A, T>>();
-    Loop<1>(x.shape, {&x}).run([&](int64_t n, char** at, const int64_t* steps) {
-      total = Op::join(total, joined<Op, decltype(total), T>(at[0], n, steps[0]));
+View accumulated(const View& x, const Shape& kept, DType result, double divisor) {
+  using A = Accumulator<T>;
+  constexpr bool kExact = std::is_same_v<A, T> && !std::is_same_v<A, More<A>>;
+  View acc(DTypeOf<A>::value, kept), low(acc.dtype, kExact ? kept : Shape{0});
+  fill(acc, A(Op::kStart));
+  fill(low, A(0));
+  if constexpr (kExact) {
+    run_reduction(acc, x, [to_low = low.data - acc.data](int64_t n, char** at, const int64_t* steps) {
+      accumulate_exactly<Op, A>(n, at, steps, to_low);
     });
-    fill(acc, static_cast<A>(total));
   } else {
-    fill(acc, Op::template start<A>());
     run_reduction(acc, x, accumulate<Op, A, T>);
+  }
+  for (int64_t i = 0; i < kept.numel() && (kExact || divisor != 1); ++i) {
+    A& a = reinterpret_cast<A*>(acc.data)[i];
+    if constexpr (kExact) {
+      const More<A> total = whole(a, reinterpret_cast<A*>(low.data)[i]);
+      a = static_cast<A>(divisor == 1 ? total : total / static_cast<long double>(divisor));
+    } else if constexpr (!std::is_integral_v<A>) {
+      a /= divisor;
+    }
   }
   return acc.dtype == result ? acc : cast(acc, result);
 }
@@ -173,7 +207,8 @@ View extreme(const View& x, const Shape& kept, bool largest) {
   View acc = cast(first, held);
   dispatch(x.dtype, [&]<class T>(T) {
     if constexpr (!kIsComplex<T>) {
-      run_reduction(acc, x, largest ? accumulate<Largest, Computed<T>, T> : accumulate<Smallest, Computed<T>, T>);
+      run_reduction(acc, x,
+                    largest ? accumulate<Extremum<true>, Computed<T>, T> : accumulate<Extremum<false>, Computed<T>, T>);
     } else {
       raise<TypeError>(largest ? "max" : "min", " is not defined for ", python_name(x.dtype));
     }
@@ -223,12 +258,16 @@ View drop_axes(const View& x, const std::vector<int>& axes) {
 View reduce(Reduction how, const View& x, const std::vector<int>& axes, DType result) {
   Shape kept = x.shape;
   for (const int a : axes) kept[a] = 1;
+  const double divisor =
+      how == Reduction::mean && !kept.is_empty() ? static_cast<double>(x.numel() / kept.numel()) : 1.0;
   View y;
   switch (how) {
     case Reduction::sum:
+    case Reduction::mean:
     case Reduction::prod:
       dispatch(x.dtype, [&]<class T>(T) {
-        y = how == Reduction::sum ? accumulated<Sum, T>(x, kept, result) : accumulated<Product, T>(x, kept, result);
+        y = how == Reduction::prod ? accumulated<Product, T>(x, kept, result, divisor)
+                                   : accumulated<Sum, T>(x, kept, result, divisor);
       });
       return y;
     case Reduction::max: return extreme(x, kept, true);
@@ -249,10 +288,10 @@ View running(Running how, const View& x, int axis, DType result, bool include_in
   const int64_t n = shape[axis];
   if (include_initial) shape[axis] = n + 1;
   DType held = result;
-  dispatch(x.dtype, [&]<class T>(T) { held = DTypeOf<typename Accumulator<T>::type>::value; });
+  dispatch(x.dtype, [&]<class T>(T) { held = DTypeOf<Accumulator<T>>::value; });
   View y(held, shape);
   dispatch(x.dtype, [&]<class T>(T) {
-    using A = typename Accumulator<T>::type;
+    using A = Accumulator<T>;
     for_each_lane<2>({&y, &x}, axis, [&](char** at, const int64_t* step) {
       A a = how == Running::sum ? A(0) : A(1);
       char* to = at[0];

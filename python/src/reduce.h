@@ -7,10 +7,10 @@
 
 namespace freight::python {
 
-enum class Reduction { sum, prod, max, min, any, all };
+enum class Reduction { sum, prod, max, min, any, all, mean };
 
-// x reduced over `axes` (from 0, without repeats), in the element type `result`; reduced axes stay with size 1. Sums of
-// f32 and 16-bit types are accumulated in f64, of f64 pairwise. ValueError for extremes of nothing.
+// x reduced over `axes` (from 0, without repeats), in the element type `result`; reduced axes stay with size 1. Sums,
+// products and means of floating types are accumulated in more digits than x has. ValueError for extremes of nothing.
 View reduce(Reduction how, const View& x, const std::vector<int>& axes, DType result);
 // Drops these axes of size 1.
 View drop_axes(const View& x, const std::vector<int>& axes);

@@ -3,7 +3,8 @@ infinities, -0.0 and NaN. usage: python tests/python_values [--calls N] [--seed 
 
 Pointwise results are held against long double: at most 4 units in the last place from the exact value, 1 for + - * / and
 sqrt. Of sums, products and transforms the error of a call in float32 or complex64 may be twice NumPy's on the same input, or half
-a unit in the last place; in float64 and complex128 a single call is luck for both, and may have eight times NumPy's or four units.
+a unit in the last place, and so may that of sums and means in float64 and complex128. Other single calls in these are luck for
+both, and may have four times NumPy's error or three units.
 The mean error over all calls of a function may be 1.25 times NumPy's, or half a unit.
 Residuals and orthogonality of factorizations may be ten times those of LAPACK, which NumPy calls. Everything else is equal.
 """

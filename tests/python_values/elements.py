@@ -155,7 +155,8 @@ def summed(d, name):
     # In float64 a sum that cancels is as exact as its elements.
     largest = float(np.max(np.abs(x[np.isfinite(x)]), initial=0.0)) if name != "prod" and dtype in ("float64", "complex128") else 0.0
     least = np.spacing(largest) / (max(1, x.size // max(1, plain.size)) if name == "mean" else 1) if largest else 0.0
-    return accumulated(y, plain, np.asarray(getattr(np, name)(x.astype(LONG[dtype]), axis=axis, keepdims=keep)), dtype, least)
+    return accumulated(y, plain, np.asarray(getattr(np, name)(x.astype(LONG[dtype]), axis=axis, keepdims=keep)), dtype, least,
+                       rounded_once=name != "prod")
 
 
 @family("var", "std")
