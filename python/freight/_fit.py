@@ -11,7 +11,7 @@ from . import _core, _devices, _display, _fit_settings, _outputs, _several, _ter
 from ._callbacks import Callback, checked, hears_steps, judged_by
 from ._containers import wrapped
 from ._functions import isfinite
-from ._transforms import _flatten, _leaves_of, _unflatten, autocast, jit
+from ._transforms import _flatten, _leaves_of, _unflatten, autocast, jit, run_of_trainer
 
 _VALUE_LOSSES = ("mse", "huber", "mae")
 _COMPUTE = {"fp32": _core.float32, "tf32": _core.float32, "bf16": _core.bfloat16, "fp16": _core.float16}
@@ -554,6 +554,8 @@ def _trained(model, request, sink, ranks, output_dir):
             # The weights of the best epoch are kept in files.
             settings["output_dir"] = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "run")
         stack.callback(sink.progress.end)
+
+        stack.enter_context(run_of_trainer())
 
         def train(heard):
             return _core.fit(model._node(), request, sink if heard else _Sink(model, [], 0))

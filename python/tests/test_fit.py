@@ -459,6 +459,29 @@ def test_a_class_of_ones_own_saves_and_loads_weights(tmp_path):
         made(chain).load_weights(tmp_path / "weights.safetensors")
 
 
+@fr.custom_gradient
+def doubled(x):
+    return x * 2, lambda g: (g * 0,)
+
+
+class OwnGradient(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.head = nn.Linear(4, 3), nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.head(doubled(self.fc(x)))
+
+
+@pytest.mark.parametrize("wrap", [lambda net: net, lambda net: nn.Sequential(nn.Identity(), net)])
+def test_fit_takes_custom_gradients(wrap):
+    own = OwnGradient()
+    before = own.state_dict()
+    wrap(own).fit(np.random.default_rng(0).normal(size=(32, 4)).astype("f4"), np.random.default_rng(1).integers(0, 3, 32), epochs=1, verbose=0, weight_decay=0.0)
+    after = own.state_dict()
+    assert [np.array_equal(before[k].numpy(), after[k].numpy()) for k in ("fc.weight", "fc.bias", "head.weight")] == [True, True, False]
+
+
 def step_of(net):
     return lambda x, y: fr.value_and_grad(lambda net, x, y: fr.cross_entropy(net(x), y))(net, fr.asarray(x), fr.asarray(y))
 
