@@ -450,13 +450,11 @@ def test_a_folder_of_images_is_data(tmp_path):
 def test_a_class_of_ones_own_saves_and_loads_weights(tmp_path):
     net = made()
     fit(net)
-    assert not net.save(tmp_path / "weights.safetensors")
-    again = made(seed=2).load_weights(tmp_path / "weights.safetensors")
-    np.testing.assert_array_equal(again.predict(X).numpy(), net.predict(X).numpy())
-    with pytest.raises(RuntimeError, match="weights.safetensors"):
-        fr.load(tmp_path / "weights.safetensors")
+    assert net.save(tmp_path / "net.safetensors")
+    for again in (made(seed=2).load_weights(tmp_path / "net.safetensors"), fr.load(tmp_path / "net.safetensors")):
+        np.testing.assert_array_equal(again.predict(X).numpy(), net.predict(X).numpy())
     with pytest.raises(RuntimeError, match="c.weight|b.weight"):
-        made(chain).load_weights(tmp_path / "weights.safetensors")
+        made(chain).load_weights(tmp_path / "net.safetensors")
 
 
 @fr.custom_gradient

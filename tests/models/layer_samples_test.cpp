@@ -146,6 +146,13 @@ const std::vector<LayerRow>& layer_rows() {
       {R"({"type":"Product","branches":[{"type":"AdaptiveAvgPool2d","output":1},{"type":"Identity"}]})",
        f32({2, 3, 2, 2})},
       {R"({"type":"Auxiliary","head":{"type":"Linear","out":2}})", f32({3, 4})},
+      {R"({"type":"GraphModule","buffers":"s","graph":"graph { %0 = input \"x\" : f32[N,4] %1 = state \"w\" : f32[3,4] )"
+       R"(%2 = state \"s\" : f32[3] %3 = matmul(%0, %1) {trans_b=true} : f32[N,3] @\"fc\" return %3 }",)"
+       R"("training_graph":"graph { %0 = input \"x\" : f32[N,4] %9 = input \"rng\" : i64[2] %1 = state \"w\" : f32[3,4] )"
+       R"(%2 = state \"s\" : f32[3] %3 = matmul(%0, %1) {trans_b=true} : f32[N,3] @\"fc\" )"
+       R"(%4 = dropout(%3, %9) {p=0.25} : f32[N,3] %5 = sum(%4) {axes=[0]} : f32[1,3] )"
+       R"(%6 = reshape(%5) {shape=[3]} : f32[3] update %2 = %6 return %4 }"})",
+       f32({3, 4})},
   };
   return kRows;
 }

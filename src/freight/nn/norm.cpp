@@ -82,11 +82,19 @@ Tensor BatchNorm::forward(const Tensor& x) {
   if (trace::SharedStatistics::asked()) return over_all_parts(x, scale, shift);
   const BatchNormResult r = batch_norm(x, scale, shift, fields_.eps);
   const double n = static_cast<double>(x.numel()) / static_cast<double>(x.dim(1));  // numbers per channel
-  const double unbiased = n > 1 ? n / (n - 1) : 1;
-  count_batch(r.mean.dtype(), [&](const auto& share, const auto& rest) {
-    running_mean.assign(running_mean * rest + r.mean * share);
-    running_var.assign(running_var * rest + r.variance * (share * unbiased));
-  });
+  const auto update = [&](const auto& unbiased) {
+    count_batch(r.mean.dtype(), [&](const auto& share, const auto& rest) {
+      running_mean.assign(running_mean * rest + r.mean * share);
+      running_var.assign(running_var * rest + r.variance * (share * unbiased));
+    });
+  };
+  if (trace::AnyBatch::asked()) {
+    const auto samples = static_cast<double>(x.dim(0));
+    const Tensor count = sum(full({x.dim(0)}, 1, r.mean.dtype())) * (n / samples);
+    update(count / maximum(count - 1, 1));
+  } else {
+    update(n > 1 ? n / (n - 1) : 1.0);
+  }
   return r.y;
 }
 
