@@ -1,5 +1,5 @@
 // A custom layer in a saved model: once declared, it is saved and loaded like any other. An undeclared layer is refused
-// by name; its weights can still be saved.
+// by name; its weights can still be saved, and the whole network as a graph.
 #include <cstdio>
 #include <filesystem>
 
@@ -69,5 +69,12 @@ int main() {
                       (*unknown.model.net)(Tensor::of<float>({{1, 2, 3, 4}})).to_vector<float>()
                   ? "yes"
                   : "no");
+
+  store::Bundle graph = unknown;
+  graph.model = models::as_graph(unknown.model);
+  store::save_bundle(path, graph);
+  deploy::Predictor code(unknown), stored(store::load_bundle(path));
+  std::printf("graph as its code: %s\n",
+              code.run(x).to_vector<float>() == stored.run(x).to_vector<float>() ? "yes" : "no");
   std::filesystem::remove(path);
 }

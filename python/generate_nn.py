@@ -5,7 +5,7 @@ import ast
 import re
 
 # PyTorch's parameters in its order, for layers that it has: "parameter=field" where it has another name than the library's
-# declaration. Fields that are not listed follow, as keywords alone.
+# declaration. Those behind * and fields that are not listed are keywords alone.
 TORCH = {
     "Linear": "in_features=in out_features=out bias",
     "Conv1d": "in_channels=in out_channels=out kernel_size=kernel stride padding dilation groups bias padding_mode",
@@ -24,8 +24,8 @@ TORCH = {
     "Unflatten": "dim=axis unflattened_size=sizes",
     "BatchNorm1d": "num_features=channels eps momentum affine track_running_stats=running",
     "BatchNorm2d": "num_features=channels eps momentum affine track_running_stats=running",
-    "InstanceNorm1d": "num_features=channels eps affine",
-    "InstanceNorm2d": "num_features=channels eps affine",
+    "InstanceNorm1d": "num_features=channels eps momentum affine track_running_stats=running",
+    "InstanceNorm2d": "num_features=channels eps momentum affine track_running_stats=running",
     "LayerNorm": "normalized_shape=shape eps elementwise_affine=affine bias",
     "RMSNorm": "normalized_shape=shape eps elementwise_affine=affine",
     "LayerNorm2d": "num_channels=channels eps",
@@ -42,8 +42,8 @@ TORCH = {
     "Hardshrink": "lambd=lambda",
     "Softshrink": "lambd=lambda",
     "PReLU": "num_parameters=channels init=value",
-    "LSTM": "input_size=in hidden_size=hidden num_layers=layers",
-    "GRU": "input_size=in hidden_size=hidden num_layers=layers",
+    "LSTM": "input_size=in hidden_size=hidden num_layers=layers bias * proj_size=projection",
+    "GRU": "input_size=in hidden_size=hidden num_layers=layers bias",
     "MultiheadAttention": "embed_dim=width num_heads=heads dropout bias kdim=key_width vdim=value_width",
     "TransformerBlock": "embed_dim=width num_heads=heads",
     "Permute": "dims=axes",
@@ -61,7 +61,7 @@ WORDS |= {(f"Adaptive{kind}Pool{n}d", "output"): {None: 0} for kind in ("Avg", "
 # Layers whose calls take and return more than arrays: their classes are in freight/_module.py.
 BASES = {"LSTM": "RecurrentLayer", "GRU": "RecurrentLayer", "MultiheadAttention": "AttentionLayer"}
 WRITTEN = ("Sequential",)  # by hand, in freight/_containers.py
-TYPES = {"integer": "int", "number": "float", "flag": "bool", "extents": "int | Sequence[int]", "layer": "Module",
+TYPES = {"integer": "int", "number": "float", "flag": "bool", "text": "str", "extents": "int | Sequence[int]", "layer": "Module",
          "layers": "Sequence[Module] | dict[str, Module]"}
 
 
@@ -72,7 +72,8 @@ def parameters_of(layer):
         listed = [(re.sub("^in$", "in_features", re.sub("^out$", "out_features", key)), key) for key in fields]
     else:
         listed = [(part.split("=")[0], part.split("=")[-1]) for part in TORCH[layer["name"]].split()]
-    parameters = [(name, fields[key], True) for name, key in listed]
+    first_keyword = [name for name, _ in [*listed, ("*", "")]].index("*")
+    parameters = [(name, fields[key], i < first_keyword) for i, (name, key) in enumerate(listed) if name != "*"]
     parameters += [(key, f, False) for key, f in fields.items() if key not in [k for _, k in listed]]
     required = [p for p in parameters if p[1]["required"]]
     return required + [p for p in parameters if not p[1]["required"]]

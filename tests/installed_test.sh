@@ -51,7 +51,7 @@ grep -qx 'stopped by the observer: yes; steps: 320, then 640' "$scratch/own" &&
   grep -qx 'mean distance below 0.05: yes' "$scratch/own" || { cat "$scratch/own"; echo 'own_data failed'; exit 1; }
 TMPDIR=$scratch "$scratch/build/save_and_load" > "$scratch/saved" || { echo 'save_and_load failed'; exit 1; }
 grep -qx 'answers as before: yes' "$scratch/saved" && grep -qx 'weights as before: yes' "$scratch/saved" &&
-  grep -q '^refused: .*is not declared' "$scratch/saved" || { cat "$scratch/saved"; echo 'save_and_load failed'; exit 1; }
+  grep -qx 'graph as its code: yes' "$scratch/saved" && grep -q '^refused: .*is not declared' "$scratch/saved" || { cat "$scratch/saved"; echo 'save_and_load failed'; exit 1; }
 "$scratch/build/export" "$scratch/own.onnx" | grep -qx 'input f32 (N, 5, 8) -> probabilities f32 (N, 3)' &&
   test -s "$scratch/own.onnx" || { echo 'export failed'; exit 1; }
 # A plugin that was built with the installed headers is loaded by the installed command.

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import tempfile
+import warnings
 import weakref
 
 from . import _array_api as xp
@@ -11,7 +12,7 @@ from . import _core, _devices, _display, _fit_settings, _outputs, _several, _ter
 from ._callbacks import Callback, checked, hears_steps, judged_by
 from ._containers import wrapped
 from ._functions import isfinite
-from ._transforms import _flatten, _leaves_of, _unflatten, autocast, jit
+from ._transforms import _flatten, _leaves_of, _unflatten, autocast, jit, run_of_trainer
 
 _VALUE_LOSSES = ("mse", "huber", "mae")
 _COMPUTE = {"fp32": _core.float32, "tf32": _core.float32, "bf16": _core.bfloat16, "fp16": _core.float16}
@@ -555,6 +556,8 @@ def _trained(model, request, sink, ranks, output_dir):
             settings["output_dir"] = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "run")
         stack.callback(sink.progress.end)
 
+        stack.enter_context(run_of_trainer())
+
         def train(heard):
             return _core.fit(model._node(), request, sink if heard else _Sink(model, [], 0))
 
@@ -650,25 +653,33 @@ def save(model, path, *, input_shape=None, loss=None):
 
     text = _stored.described(model, {k: v for k, v in task.items() if k != "loss_function"})
     request = {"name": _name_of(model), **task, "loss_function": None, "module": text}
-    return _core.save_model(model._node(), os.fspath(path), request) or text is not None
+    with run_of_trainer():
+        fault, untrained = _core.save_model(model._node(), os.fspath(path), request)
+    if fault and text is None:
+        warnings.warn(f"save: the file has the weights alone, for load_weights: {fault}", stacklevel=3)
+    elif fault:
+        warnings.warn(f"save: the file is for freight.load, the command cannot use it: {fault}", stacklevel=3)
+    elif untrained and text is None:
+        warnings.warn(f"save: freight.load and the command can use the file, but not train it: {untrained}", stacklevel=3)
+    return not fault or text is not None
 
 
 def load(path):
-    """A module from a model that `save`, fit or the command has stored: a network made of the library's layers, of those of this
-    package, or traced by from_torch, without torch. For the weights of a class of one's own: make the module, and call its
-    load_weights."""
+    """A module from a model that `save`, fit or the command has stored, without its class and without torch: a network made of the
+    library's layers, of those of this package, or traced by from_torch; of other classes an nn.GraphModule."""
+    from . import _stored
+
+    path = os.fspath(path)
+    module = _stored.load(path)
+    if module is not None:
+        return module
     try:
-        return described(*_core.load_model(os.fspath(path))).eval()
+        return described(*_core.load_model(path)).eval()
     except RuntimeError as error:
         if "not a Freight model" not in str(error):
             raise
-        from . import _stored
-
-        module = _stored.load(os.fspath(path))
-        if module is None:
-            raise RuntimeError(f"{os.fspath(path)}: has weights alone, or is no model of Freight: make the module, and call "
-                               "module.load_weights(path)") from error
-        return module
+        raise RuntimeError(f"{path}: has weights alone, or is no model of Freight: make the module, and call "
+                           "module.load_weights(path)") from error
 
 
 def described(node, task):

@@ -10,8 +10,8 @@ from ._transformer import ACTIVATIONS
 from .nn._written_layers import WrittenLayer
 
 # Settings of PyTorch's layers that Freight's may lack, with the value that means what these do.
-_FIXED = {"padding_mode": "zeros", "return_indices": False, "recompute_scale_factor": None, "proj_size": 0, "max_norm": None,
-          "scale_grad_by_freq": False, "sparse": False, "track_running_stats": False, "bias_k": None, "bias_v": None, "add_zero_attn": False}
+_FIXED = {"padding_mode": "zeros", "return_indices": False, "recompute_scale_factor": None, "max_norm": None,
+          "scale_grad_by_freq": False, "sparse": False, "bias_k": None, "bias_v": None, "add_zero_attn": False}
 
 # Functions and methods whose results may share the memory of their first argument.
 _VIEWS = ("view", "reshape", "flatten", "transpose", "permute", "unsqueeze", "squeeze", "select", "narrow", "expand", "getitem", "t")

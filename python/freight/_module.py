@@ -309,8 +309,9 @@ class Module:
         return _fit.predict(self, x, batch_size=batch_size, device=device, precision=precision)
 
     def save(self, path, *, input_shape=None, loss=None):
-        """Writes the model for `freight.load`, and for the command if it is made of the library's layers. Of a class of the
-        program's own the weights alone, for load_weights. Returns whether it was the model."""
+        """Writes the model for `freight.load` and the command. The forward of a class is traced for samples of input_shape, and
+        any size of batch. Where that fails, it warns and writes the weights alone, for load_weights. Returns whether it was the
+        model."""
         from . import _fit
 
         return _fit.save(self, path, input_shape=input_shape, loss=loss)
@@ -444,7 +445,8 @@ class Layer(Module):
         words = {(key, number): word for key, numbers in self._words.items() for word, number in numbers.items()}
         shown = {name: words.get((key, given[key]), given[key]) if isinstance(given[key], (int, float)) else given[key]
                  for name, key in self._keys.items() if key in given and name not in self._containers}
-        return ", ".join(f"{name}={value!r}" for name, value in shown.items() if given[self._keys[name]] != self._usual.get(name, ...))
+        texts = {name: repr(value) if len(repr(value)) < 100 else "..." for name, value in shown.items()}
+        return ", ".join(f"{name}={text}" for name, text in texts.items() if given[self._keys[name]] != self._usual.get(name, ...))
 
     @classmethod
     def _wrapped(cls, node, settings, wrapped):
@@ -455,6 +457,7 @@ class Layer(Module):
         own["_settings"], own["_layer"] = {}, node
         for name, key in cls._keys.items():
             if name in cls._containers:
+                own["_settings"][key] = [part or key for part, _ in settings.get(key, ())]
                 for part, child in settings.get(key, ()):
                     own["_modules"][part or key] = wrapped(child)
             else:

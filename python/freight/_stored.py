@@ -3,6 +3,7 @@ from_torch has traced. The file of their weights says in its metadata what they 
 import collections
 import json
 import math
+import os
 
 from . import _array_api as xp
 from . import _core, nn
@@ -123,11 +124,19 @@ def described(module, task):
         return None
 
 
+def _text_in(path):
+    """The text of a file; None where it has none, or is no such file: the library says what is wrong with it."""
+    try:
+        with open(path, "rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            return json.loads(file.read(size))["__metadata__"].get(KEY) if size < os.path.getsize(path) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
 def load(path):
     """The module of a file that has such a text, with its weights, in evaluation mode; None where the file has none."""
-    with open(path, "rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        text = json.loads(file.read(size)).get("__metadata__", {}).get(KEY)
+    text = _text_in(path)
     if text is None:
         return None
     content = json.loads(text)

@@ -1,5 +1,6 @@
 """Functions of functions: jit, grad, value_and_grad, custom_gradient, autocast, plan. Their arguments and results are
 arrays, nested in tuples, lists and dicts."""
+import contextlib
 import functools
 import inspect
 import threading
@@ -12,6 +13,7 @@ from ._core import Array
 
 class _State(threading.local):
     depth = 0  # calls of functions whose gradients are wanted
+    runs = 0  # of the library's trainer: it traces functions and then wants their gradients
     compute = _core.float32  # of the innermost autocast
 
     def __init__(self):
@@ -261,10 +263,7 @@ def value_and_grad(function, argnums=0, has_aux=False):
             found = _core.gradients(loss, traced, True)
         finally:
             _state.depth -= 1
-            if not _state.depth:
-                for rule in _state.rules:
-                    rule.forget()
-                _state.rules.clear()
+            _forget_rules()
         done = all(on_host) and not _core.compiling()
         if done:
             found = [_settled(g) for g in found]
@@ -377,6 +376,24 @@ class _Rule:
         self.__dict__.clear()
 
 
+def _forget_rules():
+    if not _state.depth and not _state.runs:
+        for rule in _state.rules:
+            rule.forget()
+        _state.rules.clear()
+
+
+@contextlib.contextmanager
+def run_of_trainer():
+    """While the library traces modules and takes gradients of its own."""
+    _state.runs += 1
+    try:
+        yield
+    finally:
+        _state.runs -= 1
+        _forget_rules()
+
+
 def custom_gradient(function):
     """A function with a gradient of its own. It returns its value and a function that takes the gradient of the value and
     returns those of the positional arguments, one per argument, in the argument's structure; None is zero. Also a
@@ -388,7 +405,7 @@ def custom_gradient(function):
         if not isinstance(found, tuple) or len(found) != 2 or not callable(found[1]):
             raise TypeError(f"custom_gradient: {function.__qualname__} must return its value and a function of the value's "
                             f"gradient, got {type(found)}")
-        if not _state.depth:
+        if not (_state.depth or _state.runs and _core.compiling()):
             return found[0]
         leaves = []
         _flatten(arguments, leaves)

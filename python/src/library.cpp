@@ -359,6 +359,7 @@ nb::object changed_gradient(nb::handle x, nb::object f) {
     delete o;
   });
   return wrap(on_gradient(tensor_of(array_of(x, "custom_gradient")), [held](const Tensor& gradient) {
+    const nb::gil_scoped_acquire lock;  // the trainer runs without it
     const nb::object changed = (*held)(wrap(gradient));
     return tensor_of(array_of(changed, "custom_gradient"));
   }));

@@ -493,26 +493,40 @@ nb::dict evaluate(const PyNode& node, const nb::dict& request, int64_t batch_siz
   return figures_of(found);
 }
 
-// Writes a model for the command, if all layers are declared; else the weights, beside the text of freight/_stored.py.
-// Returns which of the two.
-bool save(const PyNode& node, const std::string& path, const nb::dict& request) {
+// Writes a model for the command. A network whose layers are not all declared is traced, and has the text of
+// freight/_stored.py beside it, where the request has one. Returns why the file has the weights alone, and why a graph
+// cannot be trained; "" where that is not so.
+nb::tuple save(const PyNode& node, const std::string& path, const nb::dict& request) {
   models::Model model = model_of(node, request);
   model.own = {};
-  if (!models::has_spec(model)) {
-    std::map<std::string, std::string> metadata;
-    if (const auto text = given(request, "module")) metadata["freight.module"] = nb::cast<std::string>(*text);
-    store::save_weights(*model.net, path, metadata);
-    return false;
-  }
-  store::Bundle bundle{.model = model,
-                       .preprocessing = {.input = model.input.shape,
-                                         .mean = list_in<float>(request, "mean"),
-                                         .std = list_in<float>(request, "std")},
-                       .classes = list_in<std::string>(request, "classes"),
-                       .provenance = {}};
-  const std::exception_ptr failure = unlocked([&] { store::save_bundle(path, bundle); });
+  const bool layers = models::has_spec(model);
+  std::string fault, untrained;
+  const std::exception_ptr failure = unlocked([&] {
+    if (layers) return models::check_spec(model);
+    try {
+      model = models::as_graph(model, &untrained);
+      models::check_spec(model);
+    } catch (const std::exception& e) {
+      fault = e.what();
+    }
+  });
   if (failure) std::rethrow_exception(failure);
-  return true;
+  std::map<std::string, std::string> metadata;
+  if (const auto text = given(request, "module"); text && !layers)
+    metadata["freight.module"] = nb::cast<std::string>(*text);
+  if (!fault.empty()) {
+    store::save_weights(*node.module, path, metadata);
+    return nb::make_tuple(fault, "");
+  }
+  io::SafeTensors file = store::to_file({.model = model,
+                                         .preprocessing = {.input = model.input.shape,
+                                                           .mean = list_in<float>(request, "mean"),
+                                                           .std = list_in<float>(request, "std")},
+                                         .classes = list_in<std::string>(request, "classes"),
+                                         .provenance = {}});
+  file.metadata.merge(metadata);
+  io::save_safetensors(path, store::sealed(std::move(file)));
+  return nb::make_tuple("", untrained);
 }
 
 // (node, what model_of reads) of a network in a bundle.

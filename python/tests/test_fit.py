@@ -450,13 +450,34 @@ def test_a_folder_of_images_is_data(tmp_path):
 def test_a_class_of_ones_own_saves_and_loads_weights(tmp_path):
     net = made()
     fit(net)
-    assert not net.save(tmp_path / "weights.safetensors")
-    again = made(seed=2).load_weights(tmp_path / "weights.safetensors")
-    np.testing.assert_array_equal(again.predict(X).numpy(), net.predict(X).numpy())
-    with pytest.raises(RuntimeError, match="weights.safetensors"):
-        fr.load(tmp_path / "weights.safetensors")
+    assert net.save(tmp_path / "net.safetensors")
+    for again in (made(seed=2).load_weights(tmp_path / "net.safetensors"), fr.load(tmp_path / "net.safetensors")):
+        np.testing.assert_array_equal(again.predict(X).numpy(), net.predict(X).numpy())
     with pytest.raises(RuntimeError, match="c.weight|b.weight"):
-        made(chain).load_weights(tmp_path / "weights.safetensors")
+        made(chain).load_weights(tmp_path / "net.safetensors")
+
+
+@fr.custom_gradient
+def doubled(x):
+    return x * 2, lambda g: (g * 0,)
+
+
+class OwnGradient(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.head = nn.Linear(4, 3), nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.head(doubled(self.fc(x)))
+
+
+@pytest.mark.parametrize("wrap", [lambda net: net, lambda net: nn.Sequential(nn.Identity(), net)])
+def test_fit_takes_custom_gradients(wrap):
+    own = OwnGradient()
+    before = own.state_dict()
+    wrap(own).fit(np.random.default_rng(0).normal(size=(32, 4)).astype("f4"), np.random.default_rng(1).integers(0, 3, 32), epochs=1, verbose=0, weight_decay=0.0)
+    after = own.state_dict()
+    assert [np.array_equal(before[k].numpy(), after[k].numpy()) for k in ("fc.weight", "fc.bias", "head.weight")] == [True, True, False]
 
 
 def step_of(net):

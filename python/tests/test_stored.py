@@ -67,7 +67,7 @@ def test_parts_and_parameters_that_are_shared_stay_so(tmp_path):
     assert not again[2][0].weight.numpy().any() and not again[3].weight.numpy().any()
 
 
-def test_a_class_of_the_program_has_weights_alone(tmp_path):
+def test_a_class_of_the_program_is_stored_as_its_graph(tmp_path):
     class Own(nn.Module):
         def __init__(self):
             super().__init__()
@@ -76,10 +76,18 @@ def test_a_class_of_the_program_has_weights_alone(tmp_path):
         def forward(self, x):
             return self.conv(x)
 
+    x = RNG.normal(size=(3, 1, 2, 2, 2)).astype("f4")
     for net in (Own(), nn.Sequential(nn.ZeroPad1d(1), Own())):
-        assert not net.save(tmp_path / "own.safetensors", input_shape=(1, 2, 2, 2))
-        with pytest.raises(RuntimeError, match=r"own.safetensors: has weights alone.*call module.load_weights\(path\)"):
-            fr.load(tmp_path / "own.safetensors")
+        assert net.save(tmp_path / "own.safetensors", input_shape=(1, 2, 2, 2))
+        again = fr.load(tmp_path / "own.safetensors")
+        assert isinstance(again, nn.GraphModule)
+        same(net, again, x)
+
+
+def test_networks_of_the_zoo_within_others_load(tmp_path):
+    net, x = nn.Sequential(nn.ZeroPad2d(2), fr.models.get_model("resnet20", num_classes=3)), RNG.normal(size=(2, 3, 28, 28)).astype("f4")
+    net.save(tmp_path / "net.safetensors", input_shape=(3, 28, 28))
+    same(net, fr.load(tmp_path / "net.safetensors"), x)
 
 
 def test_files_of_later_versions_and_damaged_ones_are_named(tmp_path):

@@ -13,7 +13,9 @@ namespace {
 using namespace freight::testing;
 
 constexpr const char* kNet = R"({"format": "freight-model-1", "name": "n", "input": [1, 4, 4], "net": [
-  {"type": "Flatten"}, {"type": "Linear", "in": 16, "out": 3}, {"type": "ReLU"}, {"type": "Linear", "in": 3, "out": 2}]})";
+  {"type": "Flatten"}, {"type": "Linear", "in": 16, "out": 3}, {"type": "ReLU"}, {"type": "Linear", "in": 3, "out": 2},
+  {"type": "GraphModule", "buffers": "s", "graph":
+    "graph { %0 = input \"x\" : f32[N,2] %1 = state \"w\" : f32[2,2] %2 = state \"s\" : f32[1] %3 = matmul(%0, %1) : f32[N,2] return %3 }"}]})";
 
 store::Bundle small_bundle() {
   store::Bundle b;

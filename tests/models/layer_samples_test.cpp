@@ -85,6 +85,8 @@ const std::vector<LayerRow>& layer_rows() {
       {R"({"type":"GroupNorm","groups":2,"affine":false})", f32({2, 4, 3})},
       {R"({"type":"InstanceNorm1d"})", f32({2, 3, 5})},
       {R"({"type":"InstanceNorm2d","affine":true})", f32({2, 3, 4, 2})},
+      {R"({"type":"InstanceNorm1d","running":true})", f32({2, 3, 5})},
+      {R"({"type":"InstanceNorm2d","affine":true,"bias":false,"running":true,"momentum":0.25})", f32({2, 3, 4, 2})},
       {R"({"type":"RMSNorm"})", f32({3, 17})},
       {R"({"type":"RMSNorm","shape":[3,4],"affine":false,"eps":0.01})", f32({2, 3, 4})},
       {R"({"type":"LayerNorm2d","eps":0.01})", f32({2, 5, 3, 2})},
@@ -102,8 +104,11 @@ const std::vector<LayerRow>& layer_rows() {
       {R"({"type":"TransformerBlock","heads":2,"hidden":5})", f32({2, 3, 4}), 40},
       {R"({"type":"LSTM","hidden":3,"layers":2,"bidirectional":true})", f32({2, 3, 4}, Fill::unit), 40},
       {R"({"type":"LSTM","hidden":3,"last":true})", f32({1, 1, 2}, Fill::unit), 40},
+      {R"({"type":"LSTM","hidden":3,"bias":false})", f32({2, 3, 4}, Fill::unit), 40},
+      {R"({"type":"LSTM","hidden":4,"projection":2,"layers":2,"bidirectional":true})", f32({2, 3, 4}, Fill::unit), 40},
       {R"({"type":"GRU","hidden":3,"layers":2,"bidirectional":true})", f32({2, 3, 4}, Fill::unit), 40},
       {R"({"type":"GRU","hidden":3,"last":true})", f32({0, 2, 2}, Fill::unit), 40},
+      {R"({"type":"GRU","hidden":3,"bias":false})", f32({2, 3, 4}, Fill::unit), 40},
       {R"({"type":"ReLU"})", f32({3, 7})},
       {R"({"type":"SiLU"})", f32({3, 7})},
       {R"({"type":"Tanh"})", f32({3, 7})},
@@ -141,6 +146,13 @@ const std::vector<LayerRow>& layer_rows() {
       {R"({"type":"Product","branches":[{"type":"AdaptiveAvgPool2d","output":1},{"type":"Identity"}]})",
        f32({2, 3, 2, 2})},
       {R"({"type":"Auxiliary","head":{"type":"Linear","out":2}})", f32({3, 4})},
+      {R"({"type":"GraphModule","buffers":"s","graph":"graph { %0 = input \"x\" : f32[N,4] %1 = state \"w\" : f32[3,4] )"
+       R"(%2 = state \"s\" : f32[3] %3 = matmul(%0, %1) {trans_b=true} : f32[N,3] @\"fc\" return %3 }",)"
+       R"("training_graph":"graph { %0 = input \"x\" : f32[N,4] %9 = input \"rng\" : i64[2] %1 = state \"w\" : f32[3,4] )"
+       R"(%2 = state \"s\" : f32[3] %3 = matmul(%0, %1) {trans_b=true} : f32[N,3] @\"fc\" )"
+       R"(%4 = dropout(%3, %9) {p=0.25} : f32[N,3] %5 = sum(%4) {axes=[0]} : f32[1,3] )"
+       R"(%6 = reshape(%5) {shape=[3]} : f32[3] update %2 = %6 return %4 }"})",
+       f32({3, 4})},
   };
   return kRows;
 }

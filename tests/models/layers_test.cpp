@@ -76,7 +76,9 @@ ordered_json other_value(const nn::Field& f) {
     case Kind::integer: return f.presence == Presence::optional ? f.usual.integer + 1 : 4;
     case Kind::number: return f.usual.number == 0 ? 0.25 : f.usual.number / 2;
     case Kind::flag: return !f.usual.flag;
-    case Kind::text: return f.choices[f.choices.size() > 2 ? 1 : f.usual.text == f.choices[0]];
+    case Kind::text:
+      if (!f.choices.empty()) return f.choices[f.choices.size() > 2 ? 1 : f.usual.text == f.choices[0]];
+      return f.key() == "buffers" ? "w" : R"(graph { %0 = input "x" : f32[N,4] %1 = state "w" : f32[4] return %0 })";
     case Kind::extents: return f.presence == Presence::optional ? f.usual.extents.values[0] + 1 : 2;
     default: return nullptr;
   }

@@ -103,6 +103,23 @@ TEST(OwnLayers, OneThatNobodyDeclaredIsRefusedByName) {
                [&] { save_bundle(dir / "own.safetensors", bundle_with(Undeclared())); });
 }
 
+TEST(OwnLayers, OneThatNobodyDeclaredIsStoredAsAGraph) {
+  const TemporaryDir dir;
+  Bundle before = bundle_with(Undeclared());
+  const Bundle code = before;
+  std::string untrained;
+  before.model = models::as_graph(before.model, &untrained);
+  EXPECT_EQ(untrained, "");
+  save_bundle(dir / "own.safetensors", before);
+  const Bundle loaded = load_bundle(dir / "own.safetensors");
+  EXPECT_EQ(loaded.model.net->config().type, "GraphModule");
+  EXPECT_EQ(loaded.model.net->state_dict()[0].name, code.model.net->state_dict()[0].name);
+  const std::vector<Array> x = {Array::of<float>({1, 2, 3, 4}, {4}), Array::of<float>({-1, 2, -3, 4}, {4})};
+  deploy::Predictor first(code), second(loaded);
+  EXPECT_EQ(first.run(x).to_vector<float>(), second.run(x).to_vector<float>());
+  load_weights(*code.model.net, dir / "own.safetensors");
+}
+
 struct ShyOptions {
   double factor = 1;
 };

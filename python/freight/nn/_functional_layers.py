@@ -10,12 +10,12 @@ __all__ = [
     "CircularPad1d", "CircularPad2d", "CircularPad3d", "FunctionLayer", "Dropout1d", "Dropout2d", "Dropout3d",
     "PixelShuffle", "PixelUnshuffle", "ChannelShuffle", "Unfold", "LocalResponseNorm", "Softmax2d",
     "UpsamplingNearest2d", "UpsamplingBilinear2d", "BatchNorm3d", "MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d",
-    "AdaptiveMaxPool3d", "InstanceNorm1d", "InstanceNorm2d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "MaxUnpool1d",
+    "AdaptiveMaxPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "MaxUnpool1d",
     "MaxUnpool2d", "MaxUnpool3d", "LPPool1d", "LPPool2d", "LPPool3d",
     "CosineSimilarity", "PairwiseDistance", "Loss", "CrossEntropyLoss", "NLLLoss", "MSELoss",
     "L1Loss", "SmoothL1Loss", "HuberLoss", "KLDivLoss", "BCELoss", "BCEWithLogitsLoss", "PoissonNLLLoss",
     "GaussianNLLLoss", "SoftMarginLoss", "HingeEmbeddingLoss", "MarginRankingLoss", "CosineEmbeddingLoss",
-    "TripletMarginLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "CTCLoss"]
+    "TripletMarginLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "MultiLabelMarginLoss", "CTCLoss"]
 
 
 class FunctionLayer(Module):
@@ -182,28 +182,6 @@ class UpsamplingBilinear2d(_layers.Upsample):
 
     def __init__(self, size=None, scale_factor=None):
         super().__init__(size, scale_factor, "bilinear", True)
-
-
-# Layers of the library with PyTorch's parameters.
-
-class _InstanceNorm:
-    """A layer of the library with `momentum` in its place, which counts nowhere: samples have their own statistics."""
-
-    momentum, track_running_stats = 0.1, False
-
-    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False):
-        if track_running_stats:
-            raise ValueError(f"{type(self).__name__}: each sample has its own statistics: expected track_running_stats=False, got True")
-        super().__init__(num_features, eps, affine)
-        object.__setattr__(self, "momentum", momentum)
-
-
-class InstanceNorm1d(_InstanceNorm, _layers.InstanceNorm1d):
-    """(N, C, L): each channel of each sample to mean 0 and variance 1."""
-
-
-class InstanceNorm2d(_InstanceNorm, _layers.InstanceNorm2d):
-    """(N, C, H, W): each channel of each sample to mean 0 and variance 1."""
 
 
 # Three axes.
@@ -522,6 +500,16 @@ class MultiMarginLoss(Loss):
     _function = "multi_margin_loss"
 
     def __init__(self, p=1, margin=1.0, weight=None, *, reduction="mean"):
+        self._make(locals())
+
+
+class MultiLabelMarginLoss(Loss):
+    """The mean over all classes of max(0, 1 - output of a label + output of another class), summed over the labels. Targets
+    (N, C) have the numbers of labels in front of a -1."""
+
+    _function = "multilabel_margin_loss"
+
+    def __init__(self, *, reduction="mean"):
         self._make(locals())
 
 

@@ -4,10 +4,10 @@ import math
 
 from .. import _functions, random, xp
 from .._module import Module
-from .._parameter import Parameter
+from .._parameter import Buffer, Parameter
 from . import functional
 
-__all__ = ["RNNCell", "LSTMCell", "GRUCell", "RNN", "Conv3d", "ConvTranspose3d", "InstanceNorm3d"]
+__all__ = ["RNNCell", "LSTMCell", "GRUCell", "RNN", "Conv3d", "ConvTranspose3d", "InstanceNorm3d", "Bilinear"]
 
 
 class WrittenLayer(Module):
@@ -218,20 +218,48 @@ class ConvTranspose3d(WrittenLayer):
 
 
 class InstanceNorm3d(WrittenLayer):
-    """(N, C, D, H, W): each channel of each sample to mean 0 and variance 1."""
+    """(N, C, D, H, W): each channel of each sample to mean 0 and variance 1; in evaluation by the running statistics, where they
+    are tracked."""
 
     _settings = ("num_features", "eps", "momentum", "affine", "track_running_stats")
 
-    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False):
-        if track_running_stats:
-            raise ValueError("InstanceNorm3d: each sample has its own statistics: expected track_running_stats=False, got True")
-        self._begin(locals(), 0, weight=(num_features,) if affine else None, bias=(num_features,) if affine else None)
+    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False, *, bias=True):
+        self._begin(locals(), 0, weight=(num_features,) if affine else None, bias=(num_features,) if affine and bias else None)
         if affine:
             self.weight = xp.ones(num_features)
+        if track_running_stats:
+            self.running_mean, self.running_var = Buffer(xp.zeros(num_features)), Buffer(xp.ones(num_features))
 
     def forward(self, input):
         if input.ndim not in (4, 5) or input.shape[-4] != self.num_features:
             raise ValueError(f"InstanceNorm3d: expected (N, {self.num_features}, D, H, W), got shape {input.shape}")
         x = input if input.ndim == 5 else input[None]
-        y = functional.instance_norm(x, weight=self.weight, bias=self.bias, eps=self.eps)
+        if self.track_running_stats and not self.training:
+            y = functional.instance_norm(x, self.running_mean, self.running_var, self.weight, self.bias, False, eps=self.eps)
+        else:
+            y = functional.instance_norm(x, weight=self.weight, bias=self.bias, eps=self.eps)
+            if self.track_running_stats:
+                channels = xp.reshape(x, (*x.shape[:2], -1))
+                found = {"running_mean": xp.mean(channels, axis=2), "running_var": xp.var(channels, axis=2, correction=min(1, channels.shape[2] - 1))}
+                for name, values in found.items():
+                    setattr(self, name, getattr(self, name) * (1 - self.momentum) + xp.mean(values, axis=0) * self.momentum)
         return y if input.ndim == 5 else y[0]
+
+
+class Bilinear(WrittenLayer):
+    """(N, I), (N, J) to (N, K): layer(x, y) is x weight y + bias, by weight (K, I, J)."""
+
+    _settings = ("in1_features", "in2_features", "out_features")
+
+    def __init__(self, in1_features, in2_features, out_features, bias=True):
+        for name in self._settings:
+            if locals()[name] < 1:
+                raise ValueError(f"Bilinear: {name}: expected at least 1, got {locals()[name]}")
+        self._begin(locals(), in1_features ** -0.5, weight=(out_features, in1_features, in2_features), bias=(out_features,) if bias else None)
+
+    def forward(self, input1, input2):
+        for x, size, name in ((input1, self.in1_features, "input1"), (input2, self.in2_features, "input2")):
+            if x.ndim < 1 or x.shape[-1] != size:
+                raise ValueError(f"Bilinear: {name}: expected (..., {size}), got shape {x.shape}")
+        return functional.bilinear(input1, input2, self.weight, self.bias)
+

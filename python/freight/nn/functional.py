@@ -285,10 +285,10 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
 
 
 def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5):
-    """Each channel of each sample of (N, C, ...) to mean 0 and variance 1."""
-    _refuse("instance_norm", running_mean=(running_mean, None), running_var=(running_var, None))
+    """Each channel of each sample of (N, C, ...) to mean 0 and variance 1; without use_input_stats by the running statistics."""
     if not use_input_stats:
-        raise ValueError("instance_norm: expected use_input_stats=True, got False")
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    _refuse("instance_norm", running_mean=(running_mean, None), running_var=(running_var, None))
     return group_norm(input, input.shape[1], weight, bias, eps)
 
 
@@ -593,6 +593,24 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6,
 def multilabel_soft_margin_loss(input, target, weight=None, *, reduction="mean"):
     each = _functions.bce_with_logits(input, _xp.astype(target, input.dtype, copy=False), "none")
     return _reduced(_xp.mean(each if weight is None else each * weight, axis=-1), reduction, "multilabel_soft_margin_loss")
+
+
+def multilabel_margin_loss(input, target, *, reduction="mean"):
+    classes = input.shape[-1]
+    count = _xp.cumulative_sum(_xp.astype(target < 0, _xp.float32), axis=-1)
+    labels, target = _xp.astype(count == 0, input.dtype), _xp.where(target < 0, 0, target)  # up to the first -1
+    others = 1 - _xp.max(_functions.one_hot(target, classes) * labels[..., None], axis=-2)
+    outputs = _functions.gather_elements(input, target, -1)
+    each = _functions.relu(1 - outputs[..., None] + input[..., None, :]) * labels[..., None] * others[..., None, :]
+    return _reduced(_xp.sum(each, axis=(-2, -1)) / classes, reduction, "multilabel_margin_loss")
+
+
+def bilinear(input1, input2, weight, bias=None):
+    """(..., I), (..., J) to (..., K) by weight (K, I, J)."""
+    k, i, j = weight.shape
+    rows = input1 @ _xp.reshape(_xp.permute_dims(weight, (1, 0, 2)), (i, k * j))
+    y = _xp.sum(_xp.reshape(rows, (*input1.shape[:-1], k, j)) * input2[..., None, :], axis=-1)
+    return y if bias is None else y + bias
 
 
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, *, reduction="mean"):

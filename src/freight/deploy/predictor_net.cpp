@@ -151,8 +151,8 @@ struct NetState : Predictor::State {
         auto* row = static_cast<char*>(x.raw()) + static_cast<size_t>(i) * bytes;
         std::memcpy(row, row - bytes, bytes);
       }
-      const Array y = step(x).array();  // (rows, K)
-      const int64_t k = y.shape()[1];
+      const Array y = step(x).array();  // (rows, K), or (rows) for a K of 1
+      const int64_t k = y.numel() / rows;
       for (int64_t i = 0; i < count; ++i) {
         std::copy_n(y.data<float>() + i * k, k,
                     all.data<float>() + static_cast<int64_t>(places[static_cast<size_t>(first + i)]) * k);
@@ -333,6 +333,15 @@ std::unique_ptr<Predictor::State> answer_by_net(store::Bundle bundle, const Pred
   if (bundle.model.language_model()) {
     fail(ErrorKind::usage, bundle.model.name,
          "is a language model, not a classifier: freight generate continues a text with it");
+  }
+  if (const Type& input = bundle.model.input; is_integer(input.dtype) && !bundle.preprocessing.text()) {
+    fail(ErrorKind::usage, bundle.model.name, "reads ", input, " and has no tokenizer, which makes them of texts; ",
+         "freight export writes such a network as ONNX, and programs call it");
+  }
+  if (const Type result = bundle.model.output_type(1); result.numel() != bundle.model.classes()) {
+    fail(ErrorKind::usage, bundle.model.name, "returns ", result,
+         " for one sample, expected (N, K): logits of classes, ",
+         "or values; freight export writes such a network as ONNX, and programs call it");
   }
   bundle.model.net->eval();
   return std::make_unique<NetState>(std::move(bundle), options);

@@ -1,9 +1,11 @@
 // Reads the text form of graphs (docs/graph-text.md). Errors name source and line.
 #include <cctype>
+#include <cmath>
 #include <map>
 
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
+#include "freight/ir/batch_graph.h"
 #include "freight/ir/fused_pattern.h"
 #include "freight/ir/signature.h"
 
@@ -13,7 +15,8 @@ namespace {
 
 class Parser {
  public:
-  Parser(const std::string& text, const std::string& source) : text_(text), source_(source) {}
+  Parser(const std::string& text, const std::string& source, int64_t batch)
+      : text_(text), source_(source), batch_(batch) {}
 
   Graph file() {
     expect("graph");
@@ -79,10 +82,26 @@ class Parser {
   T number() {
     skip();
     std::string_view rest = std::string_view(text_).substr(at_);
-    const std::optional<T> v = take_number<T>(rest);
+    std::optional<T> v = take_number<T>(rest);
+    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
+      if (rest.starts_with('N')) v = static_cast<T>(of_batch(static_cast<double>(v.value_or(1)), rest));
+    }
     if (!v) bad("expected a number, got `", rest.substr(0, 16), "`");
     at_ = text_.size() - rest.size();
     return *v;
+  }
+  // `rest` stands at the N of 8N+1, of which `slope` is the 8.
+  int64_t of_batch(double slope, std::string_view& rest) {
+    constexpr double kMost = 0x1p31;
+    if (batch_ < 0) bad("got N, the size of the batch: expected a number");
+    rest.remove_prefix(1);
+    if (rest.starts_with('+')) rest.remove_prefix(1);
+    const int64_t more = take_number<int64_t>(rest).value_or(0);
+    for (const double factor : {slope, static_cast<double>(batch_), static_cast<double>(more)}) {
+      if (!(std::abs(factor) <= kMost) || factor != std::floor(factor))
+        bad("a size of N is out of range: got ", factor);
+    }
+    return static_cast<int64_t>(slope) * batch_ + more;
   }
   Shape shape() {
     Shape s;
@@ -294,6 +313,7 @@ class Parser {
 
   const std::string& text_;
   std::string source_;
+  int64_t batch_;
   size_t at_ = 0;
   int line_ = 1;
   int depth_ = 0;
@@ -301,6 +321,10 @@ class Parser {
 
 }  // namespace
 
-Graph parse(const std::string& text, const std::string& source) { return Parser(text, source).file(); }
+Graph parse(const std::string& text, const std::string& source) { return Parser(text, source, -1).file(); }
+
+Graph parse_for_batch(const std::string& text, const std::string& source, int64_t batch) {
+  return Parser(text, source, batch).file();
+}
 
 }  // namespace freight

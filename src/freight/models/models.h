@@ -130,6 +130,10 @@ enum class SpecSizes {
 std::string to_spec(const Model& model, SpecSizes sizes = SpecSizes::all);
 // The same net with weights of its own, as its spec makes it, and the same objective and scales. Throws as to_spec.
 Model again(const Model& model);
+// The model with a net that computes the same and has a spec form, whatever the layers are: a graph that is traced for
+// samples of the model's input, and shares the variables (nn::trace_module, which has `untrained` and what is thrown).
+// The objective is not taken over.
+Model as_graph(const Model& model, std::string* untrained = nullptr);
 // True where every layer of the net is declared (nn/layer_type.h), so that it has a spec form.
 bool has_spec(const Model& model);
 // Throws Error(usage) where from_spec(to_spec(m)) has other variables than m, or computes something else: a layer whose

@@ -84,7 +84,7 @@ class Settings {
       case nn::Setting::Kind::text:
         if (!j.is_string()) bad(key, j, "a text");
         value.text = j.get<std::string>();
-        if (std::find(f.choices.begin(), f.choices.end(), value.text) == f.choices.end()) {
+        if (!f.choices.empty() && std::find(f.choices.begin(), f.choices.end(), value.text) == f.choices.end()) {
           fail_here(type_, "unknown ", key, " '", freight::excerpt(value.text), "' (known: ", join(f.choices, ", "),
                     ")");
         }

@@ -30,7 +30,8 @@ Json layer_json(const nn::Module& m, const std::string& name, const std::string&
   const nn::Config config = m.config();
   if (config.type.empty())
     fail(ErrorKind::usage, "spec", "the module '", name,
-         "' is of a class that is not declared and has no spec form: nn::register_layer gives it one");
+         "' is of a class that is not declared and has no spec form: nn::register_layer gives it one, models::as_graph "
+         "makes a graph of the network");
   Json j;
   j["type"] = config.type;
   if (name != usual_name) j["name"] = name;
@@ -121,6 +122,14 @@ Model again(const Model& model) {
   m.temperature = model.temperature;
   m.target_scale = model.target_scale;
   nn::tie(m.net->state_dict(), nn::ties_of(model.net->state_dict()), model.name);
+  return m;
+}
+
+Model as_graph(const Model& model, std::string* untrained) {
+  Model m = model;
+  m.own = {};
+  m.net = nn::trace_module(*model.net, model.input, untrained);
+  if (!model.net->training()) m.net->eval();
   return m;
 }
 

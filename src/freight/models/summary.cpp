@@ -2,11 +2,13 @@
 #include "freight/models/summary.h"
 
 #include <algorithm>
+#include <map>
 
 #include "freight/base/strings.h"
 #include "freight/io/json_library.h"
 #include "freight/nn/container.h"
 #include "freight/nn/evaluating.h"
+#include "freight/nn/graph_module.h"
 #include "freight/trace/tracer.h"
 
 namespace freight::models {
@@ -39,6 +41,36 @@ int64_t auxiliary_parameters(const nn::Module& m) {
   return n;
 }
 
+// The rows of a graph, by the modules that it was traced from. Its type is the op with most of the work.
+void add_scopes(const nn::ModuleCall& call, const Graph& graph, std::vector<LayerRow>& rows) {
+  const std::string prefix = call.path.empty() ? "" : call.path + ".";
+  std::map<std::string, size_t> places;
+  std::vector<double> most;
+  const size_t first = rows.size();
+  for (const Node& n : graph.nodes) {
+    if (n.inputs.empty() || (n.scope != call.path && !n.scope.starts_with(prefix))) continue;
+    const auto [at, fresh] = places.try_emplace(n.scope, rows.size());
+    if (fresh) {
+      rows.push_back({n.scope, name(n.op), graph.type(n.in(0)), {}, 0, 0});
+      most.push_back(0);
+    }
+    LayerRow& row = rows[at->second];
+    const double flops = cost(graph, n).flops;
+    row.flops += flops;
+    row.out = graph.type(n.out());
+    double& largest = most[at->second - first];
+    if (flops <= largest) continue;
+    largest = flops;
+    row.type = name(n.op);
+  }
+  for (const nn::NamedVariable& v : call.module->variables()) {
+    const size_t dot = v.name.rfind('.');
+    const std::string owner = dot == std::string::npos ? call.path : prefix + v.name.substr(0, dot);
+    if (const auto at = places.find(owner); at != places.end() && v.variable.trainable())
+      rows[at->second].parameters += v.variable.type().numel();
+  }
+}
+
 }  // namespace
 
 Summary summarize(const Model& model, int64_t batch) {
@@ -58,6 +90,10 @@ Summary summarize(const Model& model, int64_t batch) {
   }
   for (const nn::ModuleCall& call : recorder.calls) {
     if (!call.module->children().empty() && call.module->variables().empty()) continue;
+    if (dynamic_cast<const nn::GraphModule*>(call.module)) {
+      add_scopes(call, tape->graph(), s.layers);
+      continue;
+    }
     LayerRow row{call.path, call.module->config().type, call.in, call.out, own_parameters(*call.module), 0};
     for (const Node& n : tape->graph().nodes) {
       if (n.scope == call.path) row.flops += cost(tape->graph(), n).flops;

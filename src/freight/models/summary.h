@@ -9,7 +9,7 @@ namespace freight::models {
 
 struct LayerRow {
   std::string path;  // "layer1.0.conv1"; "" where the net is one layer
-  std::string type;  // "Conv2d"
+  std::string type;  // "Conv2d"; of a traced graph the op that works most
   Type in, out;
   int64_t parameters = 0;  // trained numbers of the layer itself
   double flops = 0;        // forward, for the whole batch

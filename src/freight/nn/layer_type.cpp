@@ -21,8 +21,9 @@ struct Declared {
 Declared& declarations() {
   static Declared all;
   static const bool filled = [] {
-    for (const auto& lists : {basic_layers(), spatial_layers(), norm_layers(), image_layers(), text_layers(),
-                              attention_layers(), recurrent_layers(), activation_layers(), container_layers()}) {
+    for (const auto& lists :
+         {basic_layers(), spatial_layers(), norm_layers(), image_layers(), text_layers(), attention_layers(),
+          recurrent_layers(), activation_layers(), container_layers(), graph_layers()}) {
       all.list.insert(all.list.end(), lists.begin(), lists.end());
     }
     return true;

@@ -50,7 +50,7 @@ struct Field {
   Presence presence = Presence::optional;                  // whether it may be left out
   int axis = 0;                           // from_input: where it is left out, the extent of this axis of the input
   FieldRange range = {};                  // of numbers and extents
-  std::vector<std::string> choices = {};  // of a text
+  std::vector<std::string> choices = {};  // of a text; empty: any text
 
   const std::string& key() const { return usual.key; }  // as in specs
 };
@@ -99,8 +99,8 @@ class Layer : public LayerType {
   // An empty declaration: the functions below add the fields.
   Layer(std::string name, std::string doc) : LayerType(std::move(name), std::move(doc), typeid(T)) {}
 
-  // A field that has a default, that of a Fields{}. Its type is int64_t, double, bool, Extents, or, of a container, a
-  // std::shared_ptr<Module> (by default null) or a std::vector<Child> of layers by name.
+  // A field that has a default, that of a Fields{}. Its type is int64_t, double, bool, Extents, std::string, or, of a
+  // container, a std::shared_ptr<Module> (by default null) or a std::vector<Child> of layers by name.
   template <class V, class F>
   Layer& field(const char* key, V F::*member, const char* field_doc, const FieldRange& range = kAny) {
     return add(key, member, {.usual = {}, .doc = field_doc, .range = range});
@@ -169,6 +169,7 @@ class Layer : public LayerType {
   static void put(Setting& s, double v) { s.number = v; }
   static void put(Setting& s, bool v) { s.flag = v; }
   static void put(Setting& s, const Extents& v) { s.extents = v; }
+  static void put(Setting& s, const std::string& v) { s.text = v; }
   static void put(Setting& s, const std::shared_ptr<Module>& v) {
     s.children.clear();
     if (v) s.children.push_back({"", v});
@@ -178,6 +179,7 @@ class Layer : public LayerType {
   static void take(const Setting& s, double& v) { v = s.number; }
   static void take(const Setting& s, bool& v) { v = s.flag; }
   static void take(const Setting& s, Extents& v) { v = s.extents; }
+  static void take(const Setting& s, std::string& v) { v = s.text; }
   static void take(const Setting& s, std::shared_ptr<Module>& v) {
     v = s.children.empty() ? nullptr : s.children[0].module;
   }
@@ -187,6 +189,7 @@ class Layer : public LayerType {
     if constexpr (std::is_same_v<V, int64_t>) return Setting::Kind::integer;
     if constexpr (std::is_same_v<V, double>) return Setting::Kind::number;
     if constexpr (std::is_same_v<V, bool>) return Setting::Kind::flag;
+    if constexpr (std::is_same_v<V, std::string>) return Setting::Kind::text;
     if constexpr (std::is_same_v<V, std::shared_ptr<Module>>) return Setting::Kind::layer;
     if constexpr (std::is_same_v<V, std::vector<Child>>) return Setting::Kind::layers;
     return Setting::Kind::extents;
@@ -264,5 +267,6 @@ LayerList attention_layers();   // nn/attention.h
 LayerList recurrent_layers();   // nn/recurrent.h
 LayerList activation_layers();  // nn/activation.h
 LayerList container_layers();   // nn/container.h
+LayerList graph_layers();       // nn/graph_module.h
 
 }  // namespace freight::nn

@@ -151,6 +151,8 @@ class Module {
   Variable parameter(const std::string& name, const Shape& shape);
   // Registers an untrained variable f32, all of whose elements are `value` at first, and returns it.
   Variable buffer(const std::string& name, const Shape& shape, double value);
+  // Registers a variable that exists, and returns it.
+  Variable own(const std::string& name, Variable variable);
   // Makes a child of type T, owned by this module: Linear& fc = add<Linear>("fc", 784, 10).
   template <class T, class... A>
   requires(sizeof...(A) != 1 || !(std::is_same_v<A, T> && ...)) T& add(const std::string& name, A&&... a) {
@@ -181,7 +183,6 @@ class Module {
   void need_whole(const char* op) const;
   HookHandle add_hook(const char* op, OutputHook output, GradientHook gradient, bool of_inputs);
   void set_training(bool on);
-  Variable own(const std::string& name, Variable variable);
   void prefix_names(const std::string& prefix, Renamed& done);
   void collect(const std::string& prefix, std::vector<NamedVariable>& out) const;
   std::string name_;

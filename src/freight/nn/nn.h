@@ -3,6 +3,7 @@
 #include "freight/nn/activation.h"
 #include "freight/nn/attention.h"
 #include "freight/nn/container.h"
+#include "freight/nn/graph_module.h"
 #include "freight/nn/image_layers.h"
 #include "freight/nn/init.h"
 #include "freight/nn/layer_type.h"

@@ -82,11 +82,19 @@ Tensor BatchNorm::forward(const Tensor& x) {
   if (trace::SharedStatistics::asked()) return over_all_parts(x, scale, shift);
   const BatchNormResult r = batch_norm(x, scale, shift, fields_.eps);
   const double n = static_cast<double>(x.numel()) / static_cast<double>(x.dim(1));  // numbers per channel
-  const double unbiased = n > 1 ? n / (n - 1) : 1;
-  count_batch(r.mean.dtype(), [&](const auto& share, const auto& rest) {
-    running_mean.assign(running_mean * rest + r.mean * share);
-    running_var.assign(running_var * rest + r.variance * (share * unbiased));
-  });
+  const auto update = [&](const auto& unbiased) {
+    count_batch(r.mean.dtype(), [&](const auto& share, const auto& rest) {
+      running_mean.assign(running_mean * rest + r.mean * share);
+      running_var.assign(running_var * rest + r.variance * (share * unbiased));
+    });
+  };
+  if (trace::AnyBatch::asked()) {
+    const auto samples = static_cast<double>(x.dim(0));
+    const Tensor count = sum(full({x.dim(0)}, 1, r.mean.dtype())) * (n / samples);
+    update(count / maximum(count - 1, 1));
+  } else {
+    update(n > 1 ? n / (n - 1) : 1.0);
+  }
   return r.y;
 }
 
@@ -144,13 +152,29 @@ Tensor GroupNorm::forward(const Tensor& x) {
 }
 
 InstanceNorm::InstanceNorm(const Fields& fields) : fields_(fields) {
-  if (!fields.affine) return;
-  weight = parameter("weight", {fields.channels}, init::constant(1));
-  bias = parameter("bias", {fields.channels}, init::constant(0));
+  const Shape shape{fields.channels};
+  if (fields.affine) weight = parameter("weight", shape, init::constant(1));
+  if (fields.affine && fields.bias) bias = parameter("bias", shape, init::constant(0));
+  if (!fields.running) return;
+  running_mean = buffer("running_mean", shape, 0);
+  running_var = buffer("running_var", shape, 1);
 }
 Tensor InstanceNorm::normalized(const Tensor& x) const {
   const Shape shape{fields_.channels};
-  return group_norm(x, fields_.channels, or_all(weight, shape, 1, x), or_all(bias, shape, 0, x), fields_.eps);
+  const Tensor scale = or_all(weight, shape, 1, x), shift = or_all(bias, shape, 0, x);
+  if (fields_.running && !training())
+    return batch_norm_inference(x, scale, shift, running_mean, running_var, fields_.eps);
+  const Tensor y = group_norm(x, fields_.channels, scale, shift, fields_.eps);
+  if (!fields_.running || x.numel() == 0) return y;
+  const int64_t n = x.numel() / (x.dim(0) * x.dim(1));  // numbers of a channel of a sample
+  const Tensor channels = cast(reshape(x, {x.dim(0), x.dim(1), n}), wide(x.dtype()));
+  const auto follow = [&](const Variable& running, const Tensor& of_samples) {  // (N, C)
+    running.assign(running * (1 - fields_.momentum) +
+                   cast(mean(of_samples, 0), running.type().dtype) * fields_.momentum);
+  };
+  follow(running_mean, mean(channels, 2));
+  follow(running_var, var(channels, 2, {.correction = n > 1 ? 1.0 : 0.0}));
+  return y;
 }
 InstanceNorm1d::InstanceNorm1d(const Fields& fields) : InstanceNorm(checked<InstanceNorm1d>(fields)) {}
 InstanceNorm2d::InstanceNorm2d(const Fields& fields) : InstanceNorm(checked<InstanceNorm2d>(fields)) {}
@@ -186,7 +210,6 @@ Tensor RMSNorm::forward(const Tensor& x) {
 namespace {
 
 const char* const kEps = "added to the variance";
-const char* const kAffine = "with weight and bias";
 const char* const kMaybeBias = "with weight, and bias";
 const char* const kBias = "false: with weight alone";
 
@@ -209,7 +232,11 @@ std::shared_ptr<const LayerType> instance_norm_layer(const char* name, const cha
   return declared(Layer<Norm>(name, doc)
                       .size("channels", &InstanceNormFields::channels, 1, "channels of the input")
                       .field("eps", &InstanceNormFields::eps, kEps, kNotNegative)
-                      .field("affine", &InstanceNormFields::affine, kAffine));
+                      .field("affine", &InstanceNormFields::affine, kMaybeBias)
+                      .field("bias", &InstanceNormFields::bias, kBias)
+                      .field("running", &InstanceNormFields::running, "with running statistics, which evaluation uses")
+                      .field("momentum", &InstanceNormFields::momentum, "weight of a batch in the running statistics",
+                             {.least = 0, .most = 1}));
 }
 
 template <class Fields>

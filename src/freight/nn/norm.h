@@ -105,8 +105,11 @@ class GroupNorm : public Module {
 };
 
 struct InstanceNormFields : NormOptions {
-  int64_t channels = 0;  // C
-  bool affine = false;   // with weight and bias
+  int64_t channels = 0;   // C
+  bool affine = false;    // with weight, and bias
+  bool bias = true;       // false: with weight alone
+  bool running = false;   // with running statistics, by which evaluation normalizes
+  double momentum = 0.1;  // of them: running = (1 - momentum) running + momentum times the mean of the samples'
 };
 // The function that the following two share: each channel of each sample to mean 0 and variance 1; weight and bias (C)
 // where affine. Ulyanov et al. 2016.
@@ -114,11 +117,12 @@ class InstanceNorm : public Module {
  public:
   using Fields = InstanceNormFields;
   const Fields& fields() const { return fields_; }
-  Variable weight, bias;
+  Variable weight, bias, running_mean, running_var;  // (C) each
 
  protected:
   explicit InstanceNorm(const Fields& fields);
-  // x (N, C, ...) with each channel of each sample at mean 0 and variance 1, times weight plus bias where affine.
+  // x (N, C, ...) with each channel of each sample at mean 0 and variance 1, or so by the running statistics; times
+  // weight plus bias where affine.
   Tensor normalized(const Tensor& x) const;
 
  private:

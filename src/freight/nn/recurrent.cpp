@@ -28,29 +28,48 @@ Recurrent::Recurrent(Cell cell, const Fields& fields) : cell_(cell), fields_(fie
   for (int64_t i = 0; i < fields.layers * sides; ++i) {
     const int64_t layer = i / sides;
     const std::string suffix = cat("_l", layer, i % sides == 1 ? "_reverse" : "");
-    const int64_t width = layer == 0 ? fields.in : hidden * sides;
+    const int64_t width = layer == 0 ? fields.in : outputs() * sides;
     Direction d;
     d.weight_ih = parameter("weight_ih" + suffix, {gates, width}, draw);
-    d.weight_hh = parameter("weight_hh" + suffix, {gates, hidden}, draw);
-    d.bias_ih = parameter("bias_ih" + suffix, {gates}, bias);
-    d.bias_hh = parameter("bias_hh" + suffix, {gates}, draw);
+    d.weight_hh = parameter("weight_hh" + suffix, {gates, outputs()}, draw);
+    if (fields.bias) d.bias_ih = parameter("bias_ih" + suffix, {gates}, bias);
+    if (fields.bias) d.bias_hh = parameter("bias_hh" + suffix, {gates}, draw);
+    if (fields.projection > 0) d.weight_hr = parameter("weight_hr" + suffix, {fields.projection, hidden}, draw);
     directions_.push_back(d);
   }
 }
-LSTM::LSTM(const Fields& fields) : Recurrent(Cell::lstm, checked<LSTM>(fields)) {}
-GRU::GRU(const Fields& fields) : Recurrent(Cell::gru, checked<GRU>(fields)) {}
+namespace {
 
-Recurrent::Biases Recurrent::biases(const Direction& d) const {
-  if (cell_ == Cell::lstm) return {d.bias_ih + d.bias_hh, {}};
+const RecurrentFields& need_smaller_projection(const RecurrentFields& f) {
+  if (f.projection < f.hidden || f.projection == 0) return f;
+  fail(ErrorKind::usage, "LSTM", "projection must be smaller than hidden = ", f.hidden, ": got ", f.projection);
+}
+const RecurrentFields& need_no_projection(const RecurrentFields& f) {
+  if (f.projection == 0) return f;
+  fail(ErrorKind::usage, "GRU", "projection is for an LSTM: expected 0, got ", f.projection);
+}
+
+}  // namespace
+
+LSTM::LSTM(const Fields& fields) : Recurrent(Cell::lstm, need_smaller_projection(checked<LSTM>(fields))) {}
+GRU::GRU(const Fields& fields) : Recurrent(Cell::gru, need_no_projection(checked<GRU>(fields))) {}
+
+Recurrent::Biases Recurrent::biases(const Direction& d, DType dtype) const {
   const int64_t hidden = fields_.hidden;
+  if (!fields_.bias) return {full({d.weight_ih.shape()[0]}, 0, dtype), full({hidden}, 0, dtype)};
+  if (cell_ == Cell::lstm) return {d.bias_ih + d.bias_hh, {}};
   return {d.bias_ih + concat({narrow(d.bias_hh, 0, 0, 2 * hidden), zeros({hidden})}, 0),
           narrow(d.bias_hh, 0, 2 * hidden, hidden)};
 }
 
 Recurrent::Run Recurrent::run(const Direction& d, const Tensor& x, bool reverse, const Tensor& counts,
                               Cells cells) const {
+  if (d.weight_hr.defined()) {
+    const auto begin = [&](int64_t numbers) { return full({x.dim(0), numbers}, 0, x.dtype()); };
+    return run_from(d, x, reverse, counts, {begin(outputs()), begin(fields_.hidden)});
+  }
   const SequenceOptions options{.reverse = reverse, .counts = counts};
-  const Biases b = biases(d);
+  const Biases b = biases(d, x.dtype());
   const int64_t last = reverse ? 0 : x.dim(1) - 1;
   if (cells == Cells::last && cell_ == Cell::lstm) {
     // The op of the whole layer may keep its cells in a library's format; the one of the steps gives them as they are.
@@ -71,7 +90,7 @@ Recurrent::Run Recurrent::run(const Direction& d, const Tensor& x, bool reverse,
 Recurrent::Run Recurrent::run_from(const Direction& d, const Tensor& x, bool reverse, const Tensor& counts,
                                    const RecurrentState& at) const {
   const int64_t n = x.dim(0), steps = x.dim(1), width = fields_.hidden;
-  const Biases b = biases(d);
+  const Biases b = biases(d, x.dtype());
   const Tensor parts = linear(x, d.weight_ih, b.joined);  // (N, T, G H)
   Tensor h = at.h, c = at.c;                              // (N, H)
   std::vector<Tensor> states(static_cast<size_t>(steps));
@@ -84,6 +103,7 @@ Recurrent::Run Recurrent::run_from(const Direction& d, const Tensor& x, bool rev
     if (cell_ == Cell::lstm) {
       cell = gate(1) * c + gate(0) * tanh(columns(both, 2));
       next = gate(3) * tanh(cell);
+      if (d.weight_hr.defined()) next = linear(next, d.weight_hr);
     } else {
       const Tensor fresh = tanh(columns(part, 2) + gate(0) * (columns(product, 2) + b.inside));
       next = fresh + gate(1) * (h - fresh);
@@ -126,8 +146,8 @@ Tensor Recurrent::forward(const Tensor& x) {
 }
 
 void Recurrent::need_states(const RecurrentCall& call, int64_t samples) const {
-  const Shape shape{static_cast<int64_t>(directions_.size()), samples, fields_.hidden};
-  const auto need = [&](const char* name, const Tensor& t) {
+  const auto need = [&](const char* name, const Tensor& t, int64_t numbers) {
+    const Shape shape{static_cast<int64_t>(directions_.size()), samples, numbers};
     if (t.shape() == shape) return;
     trace::fail_here(type_name(), "state ", name, " does not fit: expected (layers * directions, N, H) = ", shape,
                      ", got ", t.type());
@@ -139,8 +159,8 @@ void Recurrent::need_states(const RecurrentCall& call, int64_t samples) const {
   if (cell_ == Cell::lstm && s.h.defined() != s.c.defined()) {
     trace::fail_here("LSTM", "a state is h and c: got ", s.h.defined() ? "h" : "c", " alone");
   }
-  if (s.h.defined()) need("h", s.h);
-  if (s.c.defined()) need("c", s.c);
+  if (s.h.defined()) need("h", s.h, outputs());
+  if (s.c.defined()) need("c", s.c, fields_.hidden);
   const Tensor& lengths = call.lengths;
   if (lengths.defined() && (lengths.shape() != Shape{samples} || !is_integer(lengths.dtype()))) {
     trace::fail_here(type_name(), "lengths must be integers, one per sample: expected (", samples, "), got ",
@@ -198,29 +218,33 @@ std::vector<Tensor> Recurrent::forward_all(const std::vector<Tensor>& inputs) {
 namespace {
 
 template <class Net>
-std::shared_ptr<const LayerType> recurrent_layer(const char* name, const char* doc) {
-  return declared(Layer<Net>(name, doc)
-                      .size("in", &RecurrentFields::in, 2, "numbers per step of the input")
-                      .required("hidden", &RecurrentFields::hidden, "H, numbers of a state")
-                      .field("layers", &RecurrentFields::layers, "stacked layers", {.least = 1, .most = 20000})
-                      .field("bidirectional", &RecurrentFields::bidirectional, "also backwards: results of size 2 H")
-                      .field("dropout", &RecurrentFields::dropout, "between layers, in training", kProbability)
-                      .field("last", &RecurrentFields::last, "return only the last states (N, H)")
-                      .field("memory", &RecurrentFields::memory,
-                             "initial biases keep states for about so many steps; 0: PyTorch's", kNotNegative)
-                      .weight([](const RecurrentFields& f) {
-                        return static_cast<double>(f.layers) * static_cast<double>(f.hidden) *
-                               static_cast<double>(std::max(f.in, f.hidden));
-                      }));
+Layer<Net> recurrent_layer(const char* name, const char* doc) {
+  return std::move(Layer<Net>(name, doc)
+                       .size("in", &RecurrentFields::in, 2, "numbers per step of the input")
+                       .required("hidden", &RecurrentFields::hidden, "H, numbers of a state")
+                       .field("layers", &RecurrentFields::layers, "stacked layers", {.least = 1, .most = 20000})
+                       .field("bidirectional", &RecurrentFields::bidirectional, "also backwards: results of size 2 H")
+                       .field("dropout", &RecurrentFields::dropout, "between layers, in training", kProbability)
+                       .field("last", &RecurrentFields::last, "return only the last states (N, H)")
+                       .field("memory", &RecurrentFields::memory,
+                              "initial biases keep states for about so many steps; 0: PyTorch's", kNotNegative)
+                       .field("bias", &RecurrentFields::bias, "with biases")
+                       .weight([](const RecurrentFields& f) {
+                         return static_cast<double>(f.layers) * static_cast<double>(f.hidden) *
+                                static_cast<double>(std::max(f.in, f.hidden));
+                       }));
 }
 
 }  // namespace
 
 LayerList recurrent_layers() {
   return {
-      recurrent_layer<LSTM>(
-          "LSTM", "(N, T, in) to the states (N, T, H); Hochreiter and Schmidhuber 1997. PyTorch's parameter names"),
-      recurrent_layer<GRU>("GRU", "the same with three gates; Cho et al. 2014. PyTorch's parameter names"),
+      declared(
+          recurrent_layer<LSTM>(
+              "LSTM", "(N, T, in) to the states (N, T, H); Hochreiter and Schmidhuber 1997. PyTorch's parameter names")
+              .field("projection", &RecurrentFields::projection,
+                     "P, numbers of a state, less than H; 0: H. PyTorch's proj_size", kNotNegative)),
+      declared(recurrent_layer<GRU>("GRU", "the same with three gates; Cho et al. 2014. PyTorch's parameter names")),
   };
 }
 

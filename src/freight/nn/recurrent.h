@@ -15,13 +15,17 @@ struct RecurrentOptions {
   // Steps that the states last for before training, 1 to memory - 1 of them: biases of the gates as Tallec and Ollivier
   // 2018 (arXiv:1804.11188) draw them. 0: PyTorch's, whose states fade by half in each step.
   int64_t memory = 0;
+  bool bias = true;  // with biases of the gates
+  // P, of an LSTM: numbers of a state h, which is weight_hr (P, H) times the H of PyTorch's cell. 0: they are the
+  // state. Its steps are single nodes of the plan. Sak et al. 2014.
+  int64_t projection = 0;
 };
 struct RecurrentFields : RecurrentOptions {
   int64_t in = 0, hidden = 0;  // C, H
 };
 
 // States of all layers and directions, layer by layer, forward before backward: (layers * directions, N, H). c are the
-// cells of an LSTM; a GRU has none.
+// cells of an LSTM; a GRU has none. With a projection h has P numbers in place of H.
 struct RecurrentState {
   Tensor h = {}, c = {};  // as above
 };
@@ -62,7 +66,7 @@ class Recurrent : public Module {
 
  private:
   struct Direction {
-    Variable weight_ih, weight_hh, bias_ih, bias_hh;
+    Variable weight_ih, weight_hh, bias_ih, bias_hh, weight_hr;
   };
   // The gates' biases: those that join the inputs' part, and the one inside the GRU's third gate, undefined for LSTMs.
   struct Biases {
@@ -72,10 +76,12 @@ class Recurrent : public Module {
   struct Run {
     Tensor states, h, c;
   };
+  // Numbers of a state h.
+  int64_t outputs() const { return fields_.projection > 0 ? fields_.projection : fields_.hidden; }
   const char* type_name() const { return cell_ == Cell::lstm ? "LSTM" : "GRU"; }
   void need_steps(const Tensor& x) const;
   void need_states(const RecurrentCall& call, int64_t samples) const;
-  Biases biases(const Direction& d) const;
+  Biases biases(const Direction& d, DType dtype) const;
   // From states of zeros; c where it is asked for.
   enum class Cells { none, last };
   Run run(const Direction& d, const Tensor& x, bool reverse, const Tensor& counts, Cells cells) const;

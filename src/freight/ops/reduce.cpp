@@ -7,6 +7,7 @@
 #include "freight/ops/common.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/shape.h"
+#include "freight/trace/batch_statistics.h"
 
 namespace freight {
 
@@ -41,6 +42,15 @@ double count(const Tensor& t, const Shape& axes) {
   double n = 1;
   for (int64_t a : axes) n *= static_cast<double>(t.shape()[static_cast<int>(a)]);
   return n;
+}
+
+// Sums over the axes of x by the number of their elements less `correction`; NaN of none.
+Tensor by_count(const Tensor& sums, const Tensor& x, const Shape& axes, double correction) {
+  const double n = count(x, axes);
+  const bool of_samples = std::find(axes.begin(), axes.end(), 0) != axes.end();
+  if (!of_samples || !trace::AnyBatch::asked()) return sums * (1.0 / std::max(n - correction, 0.0));
+  const auto samples = static_cast<double>(x.dim(0));
+  return sums / maximum(sum(full({x.dim(0)}, 1, sums.dtype())) * (n / samples) - correction, 0.0);
 }
 
 // x is not in 16 bits: the sum of squares is beyond f16 long before its root is.
@@ -96,7 +106,7 @@ Tensor mean(const In& x, const Axes& axes, Keep keep) {
   ops::need_floating(t, "mean");
   const Shape list = ops::axes_of(axes, t.type(), "mean");
   return ops::in_wide(t, [&](const Tensor& w) {
-    return drop(ops::one(Op::sum, AxesAttrs{list}, {w}), list, keep) * (1.0 / count(w, list));
+    return by_count(drop(ops::one(Op::sum, AxesAttrs{list}, {w}), list, keep), w, list, 0);
   });
 }
 
@@ -104,10 +114,9 @@ Tensor var(const In& x, const Axes& axes, const VarOptions& options) {
   const auto [frame, t] = ops::enter(x, "var");
   ops::need_floating(t, "var");
   const Shape list = ops::axes_of(axes, t.type(), "var");
-  const double n = std::max(count(t, list) - options.correction, 0.0);  // 0: NaN of one element, as in NumPy
   return ops::in_wide(t, [&](const Tensor& w) {
     const Tensor centered = w - mean(w, axes, Keep::yes);
-    return sum(square(centered), axes, options.keep) * (1.0 / n);
+    return by_count(sum(square(centered), axes, options.keep), t, list, options.correction);
   });
 }
 

@@ -24,6 +24,7 @@
 #include "freight/io/safetensors.h"
 #include "freight/io/weights_file.h"
 #include "freight/models/weight_names.h"
+#include "freight/nn/graph_module.h"
 #include "freight/store/bundle_check_internal.h"
 
 namespace freight::store {
@@ -84,6 +85,15 @@ std::vector<nn::NamedArray> arrays(const io::SafeTensors& file) {
   for (const auto& [name, array] : file.tensors) {
     if (name != kTokenizer) all.push_back({name, array});
   }
+  return all;
+}
+
+// Without what a network stored as a graph reads besides its weights: the network itself has that in its forward.
+std::vector<nn::NamedArray> arrays_for(const nn::Module& net, const io::SafeTensors& file) {
+  std::vector<nn::NamedArray> all = arrays(file);
+  std::set<std::string> own;
+  for (const nn::NamedVariable& v : net.state_dict()) own.insert(v.name);
+  std::erase_if(all, [&](const auto& e) { return e.name.starts_with(nn::kReadByForward) && !own.contains(e.name); });
   return all;
 }
 
@@ -537,7 +547,7 @@ std::vector<nn::NamedArray> read_weights(const nn::Module& net, const std::strin
          ": it contains no weights of a network");
   }
   if (tokens) need_same(*tokens, file, path);
-  std::vector<nn::NamedArray> entries = models::with_own_names(net, arrays(file));
+  std::vector<nn::NamedArray> entries = models::with_own_names(net, arrays_for(net, file));
   std::map<std::string, Variable::Role> roles;
   for (const nn::NamedVariable& v : net.state_dict()) roles.emplace(v.name, v.variable.role());
   for (const nn::NamedArray& e : entries) {
@@ -564,7 +574,7 @@ void load_weights(nn::Module& net, const std::string& path, const data::Tokenize
 }
 
 void load_weights(models::Model& model, const io::SafeTensors& file, const std::string& path) {
-  model.net->load_state_dict(arrays(file), path);
+  model.net->load_state_dict(arrays_for(*model.net, file), path);
 }
 
 void save_weights(const models::Model& model, const std::string& path) { save_weights(*model.net, path); }

@@ -1,6 +1,6 @@
-// Batch normalization: statistics over parts of a batch, and batches that it cannot learn from, since it needs more
-// than one value per channel. Only graphs that run are checked; plans of single samples may be made, printed and
-// counted.
+// Batch normalization: statistics over parts of a batch, and of a batch of any size, and batches that it cannot learn
+// from, since it needs more than one value per channel. Only graphs that run are checked; plans of single samples may
+// be made, printed and counted.
 #pragma once
 #include <utility>
 
@@ -19,6 +19,20 @@ class SharedStatistics {
   SharedStatistics(const SharedStatistics&) = delete;
   SharedStatistics& operator=(const SharedStatistics&) = delete;
   static bool asked() { return thread_context().shared_statistics; }
+
+ private:
+  bool before_;
+};
+
+// What this thread traces until the end of the scope counts samples in the graph, in place of baking their number in:
+// so that the traces for two batches differ in sizes alone.
+class AnyBatch {
+ public:
+  AnyBatch() : before_(std::exchange(thread_context().any_batch, true)) {}
+  ~AnyBatch() { thread_context().any_batch = before_; }
+  AnyBatch(const AnyBatch&) = delete;
+  AnyBatch& operator=(const AnyBatch&) = delete;
+  static bool asked() { return thread_context().any_batch; }
 
  private:
   bool before_;

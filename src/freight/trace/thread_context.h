@@ -34,7 +34,7 @@ struct ThreadContext {
   nn::CallRecorder* call_recorder = nullptr;
   nn::AuxiliaryOutputs* auxiliary_outputs = nullptr;
   bool gradient_hooks_off = false;
-  bool shared_statistics = false;  // batch_statistics.h
+  bool shared_statistics = false, any_batch = false;  // batch_statistics.h
   Shape tokens;
   Tensor token_counts;
 

@@ -430,13 +430,15 @@ std::vector<std::string> checkpoints_of(const std::string& run) {
 
 std::string run_of(const Checkpoint& c) { return fs::path(c.dir).parent_path().parent_path().string(); }
 
-void restore(Checkpoint& c, models::Model& model, const std::vector<nn::NamedVariable>& variables) {
+void restore(Checkpoint& c, models::Model& model, const std::vector<nn::NamedVariable>& variables,
+             const models::Model* in_files) {
   const std::string path = c.dir + "/" + kState;
   FREIGHT_CHECK(c.model && c.state, "a checkpoint is restored once");
   const std::string weights = c.dir + "/" + kModel;
-  if (const auto spec = c.model->metadata.find("spec"); spec != c.model->metadata.end()) {
+  const models::Model& now = in_files ? *in_files : model;
+  if (const auto spec = c.model->metadata.find("spec"); spec != c.model->metadata.end() && models::has_spec(now)) {
     // Weights may fit a net of other activations or strides just as well.
-    if (models::to_spec(models::from_spec(spec->second, weights)) != models::to_spec(model)) {
+    if (models::to_spec(models::from_spec(spec->second, weights)) != models::to_spec(now)) {
       fail(ErrorKind::usage, "--model", "cannot change when a run resumes: the network is not that of ", c.dir,
            ", whose model.json shows it; --weights starts a new run from its weights");
     }

@@ -125,8 +125,10 @@ io::PartHashes hashes_in(const std::string& manifest, const std::string& file, c
 void read_state(const std::map<std::string, std::string>& metadata, const std::string& path, Checkpoint& out);
 // The directory of the run that a checkpoint is part of.
 std::string run_of(const Checkpoint& checkpoint);
-// Puts weights and state back. Throws Error(checkpoint) where they are not those of this net and optimizer.
-void restore(Checkpoint& checkpoint, models::Model& model, const std::vector<nn::NamedVariable>& variables);
+// Puts weights and state back. Throws Error(checkpoint) where they are not those of this net and optimizer. `in_files`
+// is what files have in place of the model, if that is something else.
+void restore(Checkpoint& checkpoint, models::Model& model, const std::vector<nn::NamedVariable>& variables,
+             const models::Model* in_files = nullptr);
 // Throws Error(usage) naming flag, old and new value where the configuration would be another run than the
 // checkpoint's; its length, and what cannot change results, may differ.
 void need_same_run(const Checkpoint& checkpoint, const Config& config);

@@ -86,12 +86,24 @@ void check_objective(const models::Model& model, const Type& targets, const Conf
        "Model::loss = Loss::mse that the outputs are values");
 }
 
-// Reports errors in the declaration of a program's own network before it is trained.
+// Reports errors in the declaration of a program's own network before it is trained. One whose layers are not all
+// declared is stored as a graph.
 void check_own_net(NetRun& p) {
-  if (models::has_spec(p.net->model)) return models::check_spec(p.net->model);
-  p.notes.push_back(
-      cat("the network has layers that are not declared (nn::register_layer): only its weights are saved, which ",
-          "store::load_weights restores; eval, predict and serve need the declaration"));
+  const models::Model& model = p.net->model;
+  if (models::has_spec(model)) return models::check_spec(model);
+  if (!p.recorded) return;
+  const std::string undeclared = "the network has layers that are not declared (nn::register_layer): ";
+  std::string why, untrained;
+  if (p.task->preprocessing().lengths.size() > 1) why = "texts have several lengths, and a graph has one";
+  try {
+    if (why.empty()) p.stored = models::as_graph(model, &untrained);
+  } catch (const std::exception& e) {  // of Python, too
+    why = e.what();
+  }
+  if (!untrained.empty()) untrained = ", and cannot be trained further without its class: " + untrained;
+  p.notes.push_back(why.empty() ? cat(undeclared, "it is saved as a graph for samples ", model.input, untrained)
+                                : cat(undeclared, "only its weights are saved, which store::load_weights restores; ",
+                                      "eval, predict and serve cannot use them: ", why));
 }
 
 void read_data(NetRun& p, const data::Source& source, const Own& own) {
@@ -512,7 +524,7 @@ void NetRun::restore() {
   if (from.state->find("optimizer.skipped")) net->optimizer->keep_skipped();
   const std::vector<nn::NamedVariable> states =
       net->shares ? net->states_with(net->shares->to_be_filled()) : net->states();
-  train::restore(from, net->model, states);
+  train::restore(from, net->model, states, stored.net ? &stored : nullptr);
   if (from.averaged) net->averages->swap();
   // For the weights load_weights has said so already.
   if (const std::string at = train::first_nonfinite(states); !at.empty()) {
@@ -570,13 +582,15 @@ Cost NetRun::cost() const {
 }
 
 std::string NetRun::description() const {
-  return models::has_spec(net->model) ? models::to_spec(net->model)
-                                      : models::to_json(models::summarize(net->model, config.batch_size));
+  const models::Model& model = stored.net ? stored : net->model;
+  return models::has_spec(model) ? models::to_spec(model)
+                                 : models::to_json(models::summarize(model, config.batch_size));
 }
 
 store::Bundle NetRun::bundle(const RunPosition& place) const {
   store::Bundle b{net->model, task->preprocessing(), class_names,
                   provenance(config, fingerprint, place.step, place.test, evaluated_part())};
+  if (stored.net) b.model.net = stored.net;
   b.threshold = thresholds.second;
   b.label_thresholds = thresholds.labels;
   b.targets = task->targets();

@@ -159,6 +159,7 @@ struct NetRun : Prepared {
   std::unique_ptr<DeviceData> data;  // null: batches come from the feed
   int64_t block = 1;                 // the number of steps enqueued at a time, if the device assembles batches
   std::unique_ptr<NetTraining> net;
+  models::Model stored;    // what files have in place of the network: its graph, with its variables; often none
   job::Sharding sharding;  // of its batches; 0 shards: they are whole
   std::optional<RankShares> shares;
   RunLength length;
