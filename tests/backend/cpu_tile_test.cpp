@@ -167,6 +167,51 @@ TEST(CpuTile, ReductionsThatAreReadInsideAgreeWithTheReference) {
   }
 }
 
+// Rows of 256 elements or more are taken one by one from tiles of several: what is one number per row or per column is
+// read as such by links of chains, and expanded for all other steps.
+TEST(CpuTile, NormalizedRowsAndTheirGradientsAgreeWithTheReference) {
+  const Shape shapes[] = {{1, 256}, {37, 256}, {3, 300}, {50, 384}, {7, 1001}, {300, 513}, {2, 5000}};
+  for (const Shape& s : shapes) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(cat(s, " ", to_string(dtype)));
+      Body k;
+      const auto widened = [&](const Shape& shape) { return Ex{&k.b, k.b.cast(k.input(shape, dtype).v, DType::f32)}; };
+      const auto narrowed = [&](Ex x) { return Ex{&k.b, k.b.cast(x.v, dtype)}; };
+      const auto mean = [&](Ex x) { return k.reduce(Op::sum, x, {1}) * (1.0 / static_cast<double>(s[1])); };
+      const Ex x = widened(s) + k.input(s), g = widened(s), per_row = k.input({s[0], 1});
+      const Ex gamma = k.spread(widened({1, s[1]}), s), beta = k.spread(k.input({1, s[1]}), s);
+      const Ex centered = x - k.spread(mean(x), s);
+      const Ex root = apply(Op::rsqrt, mean(apply(Op::square, centered)) + 1e-5);
+      const Ex normed = centered * k.spread(root, s), h = g * gamma;
+      const Ex dx = k.spread(root, s) * (h - k.spread(mean(h), s) - normed * k.spread(mean(h * normed), s));
+      // Steps of other types, which are no links: a label per row against the number of a column.
+      const Ex label = k.spread(k.input({s[0], 1}, DType::i64), s);
+      const Ex column{&k.b, k.b.one(Op::iota, IotaAttrs{s, 1, DType::i64}, {})};
+      const Ex hit{&k.b, k.b.binary(Op::eq, label.v, column.v)};
+      k.returns({x, root, narrowed(normed * gamma + beta), dx + k.spread(per_row, s), select(hit, dx, 0.0),
+                 k.spread(root, s) + k.spread(per_row, s)});
+      check(k.graph, dtype == DType::f32 ? 2e-5 : 1e-2);
+    }
+  }
+}
+
+// Labels are compared with numbers of columns in f32, in which neither -1 nor a large integer becomes one of these.
+TEST(CpuTile, ALabelMeetsNoOtherColumnThanItsOwn) {
+  for (const int64_t width : {5, 300}) {
+    Body k;
+    const Shape s{6, width};
+    const Ex label = k.spread(k.input({6, 1}, DType::i64), s), x = k.input(s);
+    const Ex column{&k.b, k.b.one(Op::iota, IotaAttrs{s, 1, DType::i64}, {})};
+    const Ex hit{&k.b, k.b.binary(Op::eq, label.v, column.v)};
+    k.returns({select(hit, x, 0.0), k.reduce(Op::sum, select(hit, x, 0.0), {1})});
+    const Step step(k.graph, false);
+    const std::vector<Array> inputs = {
+        Array::of<int64_t>({0, width - 1, -1, width, (int64_t{1} << 24) + 1, int64_t{1} << 32}, {6, 1}),
+        random_array({{DType::f32, s}, Fill::unit}, 1)};
+    expect_equal_bits(step.run("cpu", inputs), step.run("ref", inputs));
+  }
+}
+
 // What the gradient of a normalization behind a relu is made of: masks that are tested, stored or made from memory, and
 // sums of products. The product, the masks and the condition are read again, or not.
 TEST(CpuTile, MasksAndSumsOfProductsAgreeWithTheReference) {

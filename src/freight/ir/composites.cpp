@@ -162,14 +162,15 @@ Values group_norm(Builder& b, const Node& n, const Values& in) {
   return {b.cast(affine_channels(flat, in[1], in[2]).v, type.dtype)};
 }
 
-// Hendrycks & Gimpel 2016: x Phi(x), or its tanh approximation.
+// Hendrycks & Gimpel 2016: x Phi(x), or its tanh approximation. backend/cpu/kernels/gelu.cpp knows these expressions.
+Ex gelu_factor(Ex x, const GeluAttrs& a) {
+  const Ex sigmoid = a.tanh ? apply(Op::tanh, (x + x * x * x * 0.044715) * 0.7978845608028654)
+                            : apply(Op::erf, x * 0.7071067811865476);
+  return (sigmoid + 1.0) * 0.5;
+}
 Values gelu(Builder& b, const Node& n, const Values& in) {
   const Ex x{&b, in[0]};
-  if (attrs<GeluAttrs>(n).tanh) {
-    const Ex inner = (x + x * x * x * 0.044715) * 0.7978845608028654;
-    return {(x * 0.5 * (apply(Op::tanh, inner) + 1.0)).v};
-  }
-  return {(x * 0.5 * (apply(Op::erf, x * 0.7071067811865476) + 1.0)).v};
+  return {(x * gelu_factor(x, attrs<GeluAttrs>(n))).v};
 }
 
 // x sigmoid(x)

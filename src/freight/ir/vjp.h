@@ -48,7 +48,7 @@ Rule matmul, conv, conv_grad_input, conv_grad_weight, max_pool, max_pool_grad, a
 Rule lu_factor, cholesky, qr, solve_triangular, eigh, svd, eig, lstsq, solve;
 Rule gather, scatter_add, gather_elements, scatter_elements_add, scatter, scatter_elements;
 // Composites with a rule better than that of their definition; `decomposed` is that of all others.
-Rule decomposed, softmax, log_softmax, cross_entropy, batch_norm, layer_norm, attention, recurrent;
+Rule decomposed, softmax, log_softmax, cross_entropy, batch_norm, layer_norm, gelu, attention, recurrent;
 Rule recurrent_layer;
 }  // namespace vjp
 
@@ -60,6 +60,7 @@ Definition softmax, log_softmax, cross_entropy, moments, batch_norm, batch_norm_
 Definition dropout, embedding, one_hot, adaptive_avg_pool, attention, attention_grad;
 Definition recurrent, recurrent_grad, recurrent_layer, recurrent_layer_grad;
 Definition sgd_rows, sgd_update, adam_update;
+Ex gelu_factor(Ex x, const GeluAttrs& attributes);  // gelu(x) / x
 }  // namespace composite
 
 // The gradients of a composite's operands, by differentiating its definition; those that depend on none of the

@@ -321,6 +321,19 @@ void layer_norm(VjpContext& c) {
   c.set(0, b.cast(dx.v, type.dtype));
 }
 
+// dx = g (F + x F') for y = x F(x): F' is the normal density, or 2 F (1 - F) times the derivative of the tanh's
+// argument. It is written so that no product has 16-bit operands alone, which would be rounded.
+void gelu(VjpContext& c) {
+  const Ex x = c.in(0), factor = composite::gelu_factor(x, attrs<GeluAttrs>(c.node));
+  if (attrs<GeluAttrs>(c.node).tanh) {
+    const Ex s = x * (factor - apply(Op::square, factor));
+    c.set(0, c.g() * (factor + s * 1.5957691216057308 + s * x * x * 0.21406444881780076));
+  } else {
+    const Ex density = apply(Op::exp, -(apply(Op::square, x) * 0.5)) * 0.3989422804014327;
+    c.set(0, c.g() * (factor + x * density));
+  }
+}
+
 // A gradient op of its own, which backends know as a whole kernel. That of a mask needs all weights.
 void attention(VjpContext& c) {
   AttentionAttrs a = attrs<AttentionAttrs>(c.node);

@@ -100,7 +100,7 @@ class DuplicateCheap {
     for (Value v : candidates) drop(i, {v});
   }
 
-  // Drops the results `some` of node i where that saves bytes.
+  // Drops the results `some` of node i where that saves bytes, of memory or at least of what is written and read.
   bool drop(NodeId i, const std::vector<Value>& some) {
     const Node& n = g_.node(i);
     Cone cone;
@@ -119,7 +119,7 @@ class DuplicateCheap {
       const bool lives = std::any_of(readers.begin(), readers.end(), [&](NodeId r) { return r != i && r >= last; });
       if (!lives && info(g_.def(root).op).kind != OpKind::leaf) held += g_.type(u).bytes();
     }
-    if (held >= saved || more_traffic(some, cone)) return false;
+    if (held > saved || more_traffic(some, cone)) return false;
     for (Value v : some) {
       for (const NodeId r : readers_[v]) {
         const Node& reader = g_.node(r);

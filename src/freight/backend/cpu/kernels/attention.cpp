@@ -15,7 +15,9 @@ namespace freight::cpu {
 
 namespace {
 
-constexpr int64_t kKeys = 64, kQueries = 48;  // of a block
+constexpr int64_t kKeys = ScoreBlock::kMostKeys, kQueries = 48;  // of a block
+// Queries that are taken at a time where a causal mask cuts through a block: less is computed in vain.
+constexpr int64_t kFewQueries = 12;
 constexpr int64_t kChunk = 6 * kQueries;      // queries of a task at most; its keys and values are packed once
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
@@ -32,6 +34,9 @@ int64_t backward_scratch(int64_t d, int64_t t) {
 int64_t seen_keys(const AttentionProblem& p, int64_t i, int64_t rows, int64_t j, int64_t count) {
   return p.causal ? std::clamp<int64_t>(i + rows - j, 0, count) : count;
 }
+
+// Whether some query from i on does not see all of the `count` keys from j on.
+bool cuts(const AttentionProblem& p, int64_t i, int64_t j, int64_t count) { return p.causal && i + 1 < j + count; }
 
 ScoreBlock block(const AttentionProblem& p, float* scores, int64_t i, int64_t rows, int64_t j, int64_t keys) {
   return {.scores = scores,
@@ -89,20 +94,23 @@ void Attention::queries(const AttentionOperands& o, int64_t head, int64_t first,
   float *p = v_panels + panel_size(kKeys, d), *bias = p + kQueries * kKeys, *sums = bias + kQueries * kKeys;
   std::fill(lse + first, lse + last, kHidden);
   std::fill_n(sums, last - first, 0.0f);
-  bool begun[kChunk / kQueries] = {};  // blocks of queries of which y has numbers
+  bool begun[kChunk / kQueries] = {};  // blocks of queries of which y has numbers, where there is a mask
   for (int64_t j = 0; j < (p_.causal ? std::min(keys, last) : keys); j += kKeys) {
     const int64_t count = std::min(kKeys, keys - j);
     pack_columns(k_panels, k + j * o.k.row, 1, o.k.row, d, count);
     pack_columns(v_panels, v + j * o.v.row, o.v.row, 1, count, d);
-    for (int64_t i = first; i < last; i += kQueries) {
-      const int64_t rows = std::min(kQueries, last - i), seen = seen_keys(p_, i, rows, j, count);
+    int64_t rows = 0;
+    for (int64_t i = first; i < last; i += rows) {
+      rows = std::min(!o.mask.data && cuts(p_, i, j, count) ? kFewQueries : kQueries, last - i);
+      const int64_t seen = seen_keys(p_, i, rows, j, count);
       ScoreBlock scores = block(p_, p, i, rows, j, seen);
       if (seen == 0 || !o.mask.read(b, h, i, j, bias, scores)) continue;
       multiply_panels({q + i * o.q.row, o.q.row, 1, k_panels, p, kKeys, rows, seen, d, false});
       attention_table().weights(scores, lse + i, sums + i - first, y + i * o.y.row, o.y.row, d);
-      bool& adds = begun[(i - first) / kQueries];
+      bool& met = begun[(i - first) / kQueries];
+      const bool adds = o.mask.data ? met : j > 0;  // without a mask all queries see the first keys
       multiply_panels({p, kKeys, 1, v_panels, y + i * o.y.row, o.y.row, rows, d, seen, adds, count});
-      adds = true;
+      met = true;
     }
   }
   for (int64_t i = first; i < last; ++i) {
@@ -155,14 +163,21 @@ void Attention::gradients(const AttentionOperands& o, int64_t head) const {
       const int64_t rows = std::min(kQueries, t - i), seen = seen_keys(p_, i, rows, j, count);
       ScoreBlock scores = block(p_, p, i, rows, j, seen);
       if (!o.mask.read(b, h, i, j, bias, scores)) continue;
-      multiply_panels({q_rows + i * d, d, 1, kt, p, kKeys, rows, seen, d, false});
-      multiply_panels({dy_rows + i * d, d, 1, vt, ds, kKeys, rows, seen, d, false});
+      const int64_t few = cuts(p_, i, j, count) ? kFewQueries : rows;
+      for (int64_t r = 0; r < rows; r += few) {
+        const int64_t some = std::min(few, rows - r), meets = seen_keys(p_, i + r, some, j, count);
+        multiply_panels({q_rows + (i + r) * d, d, 1, kt, p + r * kKeys, kKeys, some, meets, d, false});
+        multiply_panels({dy_rows + (i + r) * d, d, 1, vt, ds + r * kKeys, kKeys, some, meets, d, false});
+      }
       attention_table().gradients(scores, ds, lse + i, delta + i);
       pack_columns(q_panels, q_rows + i * d, d, 1, rows, d);
       pack_columns(dy_panels, dy_rows + i * d, d, 1, rows, d);
       multiply_panels({p, 1, kKeys, dy_panels, dv_rows, d, seen, d, rows, true});
       multiply_panels({ds, 1, kKeys, q_panels, dk_rows, d, seen, d, rows, true});
-      multiply_panels({ds, kKeys, 1, k_panels, dq_rows + i * d, d, rows, d, seen, true, count});
+      for (int64_t r = 0; r < rows; r += few) {
+        const int64_t some = std::min(few, rows - r), meets = seen_keys(p_, i + r, some, j, count);
+        multiply_panels({ds + r * kKeys, kKeys, 1, k_panels, dq_rows + (i + r) * d, d, some, d, meets, true, count});
+      }
     }
     copy_rows(dk + j * o.dk.row, o.dk.row, dk_rows, d, count, d);
     copy_rows(dv + j * o.dv.row, o.dv.row, dv_rows, d, count, d);

@@ -6,7 +6,7 @@
 // The order of these two matters: foreach_target first.
 #include "hwy/highway.h"
 // Per target, no include guard of its own is in the way.
-#include "hwy/contrib/math/math-inl.h"
+#include "freight/backend/cpu/kernels/functions-inl.h"
 
 #include <cmath>
 #include <limits>
@@ -22,9 +22,8 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
+constexpr int kVectors = static_cast<int>(ScoreBlock::kMostKeys / hn::MaxLanes(D()));
 
-// exp of numbers that are at most 0, but for rounding; NaN stays.
-HWY_INLINE V weight(V x) { return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(D(), x)); }
 // The lanes from column j on that count.
 HWY_INLINE hn::Mask<D> counts(int64_t seen, int64_t j) {
   return hn::FirstN(D(), static_cast<size_t>(seen > j ? seen - j : 0));
@@ -37,21 +36,25 @@ void weights(const ScoreBlock& b, float* m, float* sums, float* y, ptrdiff_t y_r
   for (int64_t r = 0; r < b.rows; ++r) {
     float* s = b.scores + r * b.row;
     const int64_t seen = b.seen(r);
-    V top = hidden;
-    for (int64_t j = 0; j < b.keys; j += lanes) {
-      V x = hn::Mul(hn::LoadU(tag, s + j), scale);
-      if (b.bias) x = hn::Add(x, hn::LoadU(tag, b.bias + r * b.bias_row + j));
-      if (seen < j + lanes) x = hn::IfThenElse(counts(seen, j), x, hidden);
-      top = hn::Max(top, x);
-      hn::StoreU(x, tag, s + j);
+    V top = hidden, x[kVectors];  // the row, in registers where there are enough
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t j = v * lanes;
+      if (j >= b.keys) break;
+      x[v] = hn::Mul(hn::LoadU(tag, s + j), scale);
+      if (b.bias) x[v] = hn::Add(x[v], hn::LoadU(tag, b.bias + r * b.bias_row + j));
+      if (seen < j + lanes) x[v] = hn::IfThenElse(counts(seen, j), x[v], hidden);
+      top = hn::Max(top, x[v]);
     }
     const float now = std::max(m[r], hn::GetLane(hn::MaxOfLanes(tag, top)));
     const V shift = hn::Set(tag, now == kHidden ? 0 : now);  // no key was seen so far
     V sum = hn::Zero(tag);
-    for (int64_t j = 0; j < b.keys; j += lanes) {
-      const V p = weight(hn::Sub(hn::LoadU(tag, s + j), shift));
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      if (v * lanes >= b.keys) break;
+      const V p = exp_f32(hn::Sub(x[v], shift));
       sum = hn::Add(sum, p);
-      hn::StoreU(p, tag, s + j);
+      hn::StoreU(p, tag, s + v * lanes);
     }
     const float total = hn::GetLane(hn::SumOfLanes(tag, sum));
     if (now == m[r] || sums[r] == 0) {
@@ -80,10 +83,13 @@ void gradients(const ScoreBlock& b, float* dp, const float* lse, const float* de
     for (int64_t j = 0; j < b.keys; j += lanes) {
       V x = hn::MulSub(hn::LoadU(tag, s + j), scale, shift);
       if (b.bias) x = hn::Add(x, hn::LoadU(tag, b.bias + r * b.bias_row + j));
-      V p = weight(x);
-      if (seen < j + lanes) p = hn::IfThenElseZero(counts(seen, j), p);
+      V p = exp_f32(x), ds = hn::Mul(hn::Mul(hn::Sub(hn::LoadU(tag, g + j), mean), p), scale);
+      if (seen < j + lanes) {  // what was not computed may be any number
+        p = hn::IfThenElseZero(counts(seen, j), p);
+        ds = hn::IfThenElseZero(counts(seen, j), ds);
+      }
       hn::StoreU(p, tag, s + j);
-      hn::StoreU(hn::Mul(hn::Mul(hn::Sub(hn::LoadU(tag, g + j), mean), p), scale), tag, g + j);
+      hn::StoreU(ds, tag, g + j);
     }
   }
 }

@@ -10,6 +10,7 @@
 namespace freight::cpu {
 
 struct ScoreBlock {
+  static constexpr int64_t kMostKeys = 64;
   float* scores = nullptr;  // products of queries and keys; becomes weights
   int64_t row = 0, rows = 0, keys = 0;
   int64_t first_seen = 0, more = 0;

@@ -23,6 +23,10 @@ namespace freight::cpu {
 enum class Reg : uint8_t { f32, f64, i64, u64 };
 Reg register_type(DType dtype);
 
+// Functions of one f32 that are no ops: kernels/gelu.h.
+enum class TileFunction : uint8_t { gelu_erf, gelu_erf_slope, gelu_tanh, gelu_tanh_slope };
+constexpr int kTileFunctions = 4;
+
 // One SSA value of a program. a, b, c number earlier values.
 struct TileValue {
   enum class Kind : uint8_t {
@@ -32,6 +36,7 @@ struct TileValue {
     random,  // op random_uniform or random_normal; the draw's number is the index; operand: key i64[2]; number: stream
     op,      // a pointwise op of the table
     row_reduce,  // op sum, reduce_max or reduce_min of a over the row
+    function,    // `function` of a; made of ops when a program is compiled
   };
   Kind kind = Kind::op;
   Op op = Op::add;
@@ -41,6 +46,7 @@ struct TileValue {
   Strides strides = {};  // in elements, one per dimension of the space
   double number = 0;
   int64_t key_stride = 1;  // random: elements from the seed to the step
+  TileFunction function = TileFunction::gelu_erf;
 };
 
 // Writes a value to operand `operand`. The memory may be that of an input of equal dtype and strides (in-place update).

@@ -124,6 +124,21 @@ void unary_link(const ChainLink* link, void* const* p, size_t i, size_t stride, 
   each<G>(i, stride, part, x0, x1, x2, x3, [](V& x, size_t) HWY_ATTR { x = F()(x); });
   go_on<G>(link, p, i, stride, part, x0, x1, x2, x3);
 }
+template <TileFunction F, Group G>
+void gelu_link(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
+#if HWY_TARGET == HWY_AVX3
+  V y[kGroup] = {x0, x1, x2, x3};
+  gelu_avx512(y, kGeluTables[static_cast<int>(F)]);
+  if (F == TileFunction::gelu_erf_slope || F == TileFunction::gelu_tanh_slope) {  // 0 times infinity is NaN, as in x F'
+    const V zero = hn::Zero(D());
+    y[0] = hn::MulAdd(x0, zero, y[0]), y[1] = hn::MulAdd(x1, zero, y[1]);
+    y[2] = hn::MulAdd(x2, zero, y[2]), y[3] = hn::MulAdd(x3, zero, y[3]);
+  }
+  go_on<G>(link, p, i, stride, part, y[0], y[1], y[2], y[3]);
+#else
+  unary_link<GeluFunction<F>, G>(link, p, i, stride, part, x0, x1, x2, x3);
+#endif
+}
 template <class F, From A, Group G>
 void binary_link(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
   const auto a = first_operand<A, G>(link, p, part);
@@ -296,6 +311,10 @@ template <class... F>
 void set_unaries(ChainTable& t) {
   ((t.unary[static_cast<int>(F::kOp)] = pair(unary_link<F, kW>, unary_link<F, kP>)), ...);
 }
+template <TileFunction... F>
+void set_functions(ChainTable& t) {
+  ((t.function[static_cast<int>(F)] = pair(gelu_link<F, kW>, gelu_link<F, kP>)), ...);
+}
 template <From... A, class... F>
 void set_binaries(ChainTable& t, F...) {
   (set_binary<F, A...>(t.binary[static_cast<int>(F::kOp)][0]), ...);
@@ -308,6 +327,8 @@ ChainTable make_chain_table() {
   t.load_bytes = pair(binary_link<Load, From::bytes, kW>, binary_link<Load, From::bytes, kP>);
   set_unaries<Neg, Abs, Sign, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Sin, Cos, Tan, Sinh, Cosh, Asin,
               Acos, Atan, Asinh, Acosh, Atanh, Tanh, Sigmoid, Erf, Floor, Ceil, Round, Relu, Not, IsFinite, ToBool>(t);
+  set_functions<TileFunction::gelu_erf, TileFunction::gelu_erf_slope, TileFunction::gelu_tanh,
+                TileFunction::gelu_tanh_slope>(t);
   t.round_bf16 = pair(unary_link<RoundToBf16, kW>, unary_link<RoundToBf16, kP>);
   t.round_f16 = pair(unary_link<RoundToF16, kW>, unary_link<RoundToF16, kP>);
   set_binaries<kV, kO>(t, Div(), Maximum(), Minimum(), CopySign(), Pow(), Fmod(), Atan2(), Hypot(), LogAddExp(), EqOp(),

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "freight/backend/cpu/kernels/ceil_div.h"
+#include "freight/backend/cpu/kernels/gelu.h"
 #include "freight/backend/cpu/kernels/scalar_expression.h"
 #include "freight/backend/cpu/kernels/tile_chain.h"
 #include "freight/backend/cpu/kernels/tile_compiled.h"
@@ -22,8 +23,9 @@ constexpr int64_t kLineElements = 16;    // a cache line of f32
 constexpr int64_t kLongRow = 4096;
 // From here on the last vector of a row may be a part of one in strips of rows.
 constexpr int64_t kWideRow = 64;
-// Where rows are reduced, one of so many elements is a tile by itself: what it has once needs no expansion then.
-constexpr int64_t kWholeRow = 256;
+// Where rows are reduced, chains take rows of so many elements one by one. A tile has several rows then, so that what
+// is one number per row (a mean, its root) is computed for all of them at once.
+constexpr int64_t kWholeRow = 256, kRowsTile = 4096;
 // A program is cut into about so many tasks where the limits below allow it; a large one has more.
 constexpr int64_t kWantedTasks = 64;
 // The smallest and the largest task of a program without sums, and the smallest of one with sums, in elements.
@@ -41,13 +43,14 @@ using Kind = TileStep::Kind;
 class Compiler {
  public:
   enum class Strips : uint8_t { tried, refused };
-  Compiler(const TileProgram& program, Strips strips) : p_(with_expressions(program)), strips_(strips) {}
+  Compiler(const TileProgram& program, Strips strips) : p_(with_gelu(with_expressions(program))), strips_(strips) {}
 
   // Nothing where strips of rows were tried and do not fit.
   std::optional<CompiledTiles> run() {
     fold_casts();
     compare_before_relu();
     mark_live();
+    compare_indices_in_f32();
     collapse_dimensions();
     find_rows();
     find_extents();
@@ -62,8 +65,8 @@ class Compiler {
     k_.body = make_chains(k_.body, virtuals_, k_.sums, {.strips = k_.strip_rows > 0});
     if (k_.strip_rows > 0 && !fits_strips()) return std::nullopt;
     place_registers(k_, virtuals_);
-    k_.setup = join_links(k_.setup, k_.links);
-    k_.body = join_links(k_.body, k_.links);
+    k_.setup = join_links(k_.setup, k_);
+    k_.body = join_links(k_.body, k_);
     return std::move(k_);
   }
 
@@ -120,6 +123,26 @@ class Compiler {
       use(p_.values[i].a);
       use(p_.values[i].b);
       use(p_.values[i].c);
+    }
+  }
+
+  // Whether an integer in memory (a label) is the number of a column is compared in f32: it has all numbers below 2^24,
+  // and no larger integer becomes one of these.
+  void compare_indices_in_f32() {
+    const auto is_index = [&](int i) {
+      double last = 0;
+      for (int k = 0; k < p_.space.rank() && value(i).strides.rank() > 0; ++k)
+        last += static_cast<double>(value(i).strides[k]) * static_cast<double>(p_.space[k] - 1);
+      return value(i).kind == TileValue::Kind::index && last < 0x1p24;
+    };
+    for (const TileValue& v : p_.values) {
+      if (v.kind != TileValue::Kind::op || (v.op != Op::eq && v.op != Op::ne) || v.a == v.b) continue;
+      int label = v.a, index = v.b;
+      if (!is_index(index)) std::swap(label, index);
+      const auto only_here = [&](int i) { return uses_[static_cast<size_t>(i)] == 1 && holds_integers(reg_of(i)); };
+      if (!is_index(index) || value(label).kind != TileValue::Kind::input || !only_here(label) || !only_here(index))
+        continue;
+      regs_[static_cast<size_t>(label)] = regs_[static_cast<size_t>(index)] = Reg::f32;
     }
   }
 
@@ -199,7 +222,8 @@ class Compiler {
       k_.pieces = ceil_div(width, k_.piece);
     }
     if (k_.pieces == 1) k_.tile_rows = std::clamp<int64_t>(kTileElements / width, 1, k_.rows);
-    if (has_rows_ && width >= kWholeRow) k_.tile_rows = 1;
+    k_.by_rows = has_rows_ && width >= kWholeRow;
+    if (k_.by_rows) k_.tile_rows = std::clamp<int64_t>(kRowsTile / width, 1, k_.rows);
     const int64_t elements = k_.outer_kept * k_.rows * width, groups = k_.outer_kept * k_.pieces;
     const auto small = static_cast<int64_t>(kSmallWork / work_);
     int64_t task = std::clamp(elements / kWantedTasks, std::clamp(small, kTileElements, kSmallTask), kLargeTask);
@@ -355,8 +379,9 @@ class Compiler {
   }
   // The same for a link, which in strips of rows reads an element per column as it does one for all.
   int link_operand(int v, Extent e, bool& one) {
-    one = k_.strip_rows > 0 && e == kFull && extent(v) == kCol;
-    return one ? virtual_of_[static_cast<size_t>(v)] : operand(v, e, one);
+    const bool by_row = k_.by_rows && e == kFull && (extent(v) == kRow || extent(v) == kCol);
+    one = by_row ? extent(v) == kRow : k_.strip_rows > 0 && e == kFull && extent(v) == kCol;
+    return one || by_row ? virtual_of_[static_cast<size_t>(v)] : operand(v, e, one);
   }
   // The same with one element for each of the result, to which v is expanded if need be.
   int vector_operand(int v, Extent e) {
@@ -421,6 +446,16 @@ class Compiler {
         s.a = vector_operand(v.a, kFull);
         s.dst = result = new_register(s.reg, kRow);
         k_.body.push_back(s);
+        return;
+      }
+      case TileValue::Kind::function: {
+        TileStep s;
+        s.form = Form::function;
+        s.function = v.function;
+        s.extent = extent(i);
+        s.a = vector_operand(v.a, s.extent);
+        s.dst = result = new_register(Reg::f32, s.extent);
+        emit(s);
         return;
       }
       case TileValue::Kind::op: break;

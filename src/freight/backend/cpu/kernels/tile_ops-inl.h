@@ -12,6 +12,7 @@
 
 #include "freight/backend/cpu/kernels/double_functions-inl.h"
 #include "freight/backend/cpu/kernels/functions-inl.h"
+#include "freight/backend/cpu/kernels/gelu.h"
 #include "freight/ir/op.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -126,6 +127,25 @@ UNARY(Round, round, hn::Round(x))
 UNARY(Relu, relu, hn::IfThenZeroElse(hn::Le(x, hn::Zero(D())), x))
 UNARY(Not, logical_not, truth(hn::Eq(x, hn::Zero(D()))))
 UNARY(IsFinite, is_finite, truth(hn::Lt(hn::Abs(x), constant(std::numeric_limits<float>::infinity()))))
+// (1 + erf(x / sqrt(2))) / 2, (1 + tanh(u)) / 2, and the derivatives of their products with x.
+template <TileFunction F>
+struct GeluFunction {
+  HWY_INLINE V operator()(V x) const {
+    const V half = constant(0.5f), square = hn::Mul(x, x);
+    if constexpr (F == TileFunction::gelu_erf || F == TileFunction::gelu_erf_slope) {
+      const V factor = hn::MulAdd(erf_f32(hn::Mul(x, constant(0.70710678f))), half, half);
+      if constexpr (F == TileFunction::gelu_erf) return factor;
+      const V density = hn::Mul(exp_f32(hn::Mul(square, constant(-0.5f))), constant(0.39894228f));
+      return hn::MulAdd(x, density, factor);
+    } else {
+      const V inner = hn::Mul(hn::MulAdd(hn::Mul(square, x), constant(0.044715f), x), constant(0.79788456f));
+      const V factor = hn::MulAdd(tanh_f32(inner), half, half);
+      if constexpr (F == TileFunction::gelu_tanh) return factor;
+      const V s = hn::Mul(x, hn::NegMulAdd(factor, factor, factor));
+      return hn::MulAdd(hn::Mul(hn::Mul(s, x), x), constant(0.21406445f), hn::MulAdd(s, constant(1.5957691f), factor));
+    }
+  }
+};
 // f32 to bool; casts to 16 bits are RoundToBf16 and RoundToF16, others of f32 registers do nothing.
 UNARY(ToBool, cast, truth(hn::Not(hn::Eq(x, hn::Zero(D())))))
 BINARY(Add, add, hn::Add(x, y))

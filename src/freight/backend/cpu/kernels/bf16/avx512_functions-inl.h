@@ -7,6 +7,7 @@
 #define FREIGHT_AVX512_FUNCTIONS_INL
 #endif
 
+#include "freight/backend/cpu/kernels/gelu.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -79,6 +80,33 @@ HWY_INLINE Floats erf_avx512(Floats x) {
   g = hn::MulAdd(g, t, coefficient(1));
   g = hn::MulAdd(g, t, coefficient(0));
   return hn::CopySign({_mm512_min_ps(_mm512_set1_ps(1.0f), hn::Mul(u, g).raw)}, x);
+}
+
+// A function of GELU by the table's polynomials, of four vectors, so that each coefficient is loaded once for them.
+HWY_INLINE void gelu_avx512(Floats (&x)[4], const GeluTable& table) {
+  const hn::ScalableTag<float> d;
+  const Floats to_whole = hn::Set(d, 0x1.8p23f);
+  const Floats first = hn::Set(d, GeluTable::kFirst), last = hn::Set(d, GeluTable::kLast);
+  Floats t[4];
+  __m512i segment[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    // The second operand of min and max is the one that may be NaN; the last bits of the sum with 1.5 * 2^23 are those
+    // of the whole number.
+    const Floats scaled = hn::MulAdd(x[i], hn::Set(d, GeluTable::kScale), hn::Set(d, GeluTable::kShift));
+    const Floats y = {_mm512_max_ps(first.raw, _mm512_min_ps(last.raw, scaled.raw))}, shifted = hn::Add(y, to_whole);
+    t[i] = hn::Sub(y, hn::Sub(shifted, to_whole));
+    segment[i] = _mm512_castps_si512(shifted.raw);
+  }
+#pragma GCC unroll 6
+  for (int power = GeluTable::kDegree; power >= 0; --power) {
+    const __m512 low = _mm512_load_ps(table.power[power]), high = _mm512_load_ps(table.power[power] + 16);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const Floats coefficient = {_mm512_permutex2var_ps(low, segment[i], high)};
+      x[i] = power == GeluTable::kDegree ? coefficient : hn::MulAdd(x[i], t[i], coefficient);
+    }
+  }
 }
 #endif
 
