@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "freight/backend/cpu/kernels/pointwise.h"
+
 namespace freight::cpu {
 
 using Bf16 = uint16_t;  // the bits
@@ -30,6 +32,7 @@ struct BlockResult {
   int64_t rows = 0, columns = 0;
   bool turned = false;  // the block is transposed: its columns are rows of the result
   bool relu = false, stream = false;
+  const Pointwise* pointwise = nullptr;
   const T* bias = nullptr;      // one per column
   const T* residual = nullptr;  // as `to` lies
 };
