@@ -41,13 +41,14 @@ def _name(flag):
 
 
 FLAGS = {_name(flag): flag for flag, _ in _core.table_settings()}
-OWN = {"model": "gbdt", "handle_unknown": "error"}
+OWN = {"model": "gbdt", "handle_unknown": "error", "fit_settings": None}
 DOC = """{what} on a table: a NumPy array, or a frame of numbers, categories, dates and missing values.
 
     model: gbdt, forest, linear, mlp, auto (the best of them by cross-validation), baseline, or another model of
         `freight train --help`. Or a network: a freight.nn.Module, of which fit trains a copy, or a class or function that
         makes one and may have parameters n_features and n_outputs. X are then numbers, of any shape (N, ...).
-    handle_unknown: error, or ignore for categories at prediction that fit did not see.
+    handle_unknown: error, or ignore for categories at prediction that fit did not see, such as rare ones in cross-validation.
+    fit_settings: a dict of further keywords of Module.fit for a network: {"optimizer": "adam", "callbacks": [...]}.
 
     The others are flags of `freight train`; None is the command's default.
 
@@ -130,7 +131,7 @@ class _Estimator(BaseEstimator):
         self.history_ = _estimators_module.fitted(
             network, _estimators_module.inputs_of(network, x), codes, classes=None if self._regression else self._outputs(),
             weights=weights, validation=validation,
-            settings={"seed": seed, **{flag[2:].replace("-", "_"): v for flag, v in settings.items()}})
+            settings={**(self.fit_settings or {}), "seed": seed, **{flag[2:].replace("-", "_"): v for flag, v in settings.items()}})
         self.module_, self.n_iter_ = network, len(self.history_.epoch)
         return self
 
@@ -179,6 +180,9 @@ class _Estimator(BaseEstimator):
         more, and training of a network with early_stop; without them gbdt holds out a fifth of the rows (val_split)."""
         if self._is_network():
             return self._fit_network(X, y, sample_weight, eval_set)
+        if self.fit_settings is not None:
+            raise ValueError(f"fit_settings: expected None for a model of tables, which has no such keywords, got {self.fit_settings!r}: they "
+                             "are for networks (model= a module)")
         name = getattr(y, "name", None)
         table, x, y = self._table(X, y, reset=True)
         y = _check_y(y, y_numeric=self._regression, estimator=self)

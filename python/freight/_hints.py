@@ -73,7 +73,8 @@ ESTIMATOR = {
     "early_stopping": "early_stop", "early_stopping_rounds": "early_stop", "n_iter_no_change": "early_stop", "validation_fraction": "val_split",
     "l2_regularization": "reg_lambda", "alpha": "weight_decay of networks, reg_lambda of gbdt", "C": "reg_lambda", "colsample_bytree": "colsample",
     "seed": "random_state", "n_jobs": "freight.set_threads(n)", "loss": "objective", "criterion": "objective", "monotonic_cst": "monotone",
-    "eval_metric": "metric", "scoring": "metric", "verbose": "not needed: fit prints nothing",
+    "eval_metric": "metric", "scoring": "metric", "verbose": "not needed: fit prints nothing", "solver": 'fit_settings={"optimizer": ...} of a network',
+    **{name: f'fit_settings={{"{name}": ...}} of a network' for name in ("optimizer", "callbacks", "scheduler", "precision", "grad_accum")},
 }
 CALLBACK = {
     "verbose": "fit(verbose=2)", "save_best_only": "monitor, with keep=1: the best checkpoint, and the newest to resume from",

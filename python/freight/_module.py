@@ -491,6 +491,12 @@ class Layer(Module):
 class RecurrentLayer(Layer):
     """Layers with states: layer(x, state, lengths=n) gives the output and the last states, (h, c) of an LSTM."""
 
+    def forward(self, x, state=None, *, lengths=None):
+        """x: (N, T, C), or (T, C) of one sample. state: the first h, of an LSTM (h, c), each (layers * directions, N, H), by default
+        zeros. lengths: integers (N), the steps of each sample that count; those behind are not read. Returns (output, state):
+        output (N, T, directions * H), zero behind a sample's length, and the states behind its last step."""
+        return self(x, state, lengths=lengths)
+
     def _run(self, node, arguments, keywords):
         return self._recurrent(node, *arguments, **keywords)
 
@@ -500,12 +506,22 @@ class RecurrentLayer(Layer):
             h, c = (s if s is None else s[:, None] for s in (h, c))
             y, states = self._recurrent(node, x[None], (h, c), lengths=lengths if lengths is None else xp.reshape(xp.asarray(lengths), (1,)))
             return y[0], tuple(s[:, 0] for s in states) if isinstance(states, tuple) else states[:, 0]
-        output, *states = node.call_recurrent(x, h, c, lengths)
+        output, *states = node.call_recurrent(x, h, c, lengths if lengths is None else xp.asarray(lengths))
         return output, tuple(states) if len(states) > 1 else states[0]
+
+    _recurrent.__qualname__ = "RecurrentLayer.forward"  # in errors of keywords
 
 
 class AttentionLayer(Layer):
     """Attention as PyTorch's with batch_first: gives the output and, with need_weights, the weights, else None."""
+
+    def forward(self, query, key=None, value=None, key_padding_mask=None, need_weights=True, attn_mask=None, average_attn_weights=True,
+                is_causal=False):
+        """query: (N, T, E), key and value: (N, S, E), by default query and key; or one sample without N. key_padding_mask: (N, S), bool
+        with True for keys that are left out, as in PyTorch, or numbers that are added to scores. attn_mask: the same, (T, S) or
+        (N * heads, T, S). is_causal: query t sees keys 0 to t. Returns (output (N, T, E), weights (N, T, S), of each head with
+        average_attn_weights=False: (N, heads, T, S); None without need_weights)."""
+        return self(query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
 
     def _run(self, node, arguments, keywords):
         return self._attention(node, *arguments, **keywords)
@@ -520,3 +536,5 @@ class AttentionLayer(Layer):
         found = node.call_attention(query, key, key if value is None else value, key_padding_mask, attn_mask, is_causal,
                                     need_weights, average_attn_weights)
         return found if need_weights else (found, None)
+
+    _attention.__qualname__ = "AttentionLayer.forward"  # in errors of keywords
