@@ -123,8 +123,10 @@ TEST_F(OwnRun, ANetAndDataOfOnesOwnAreTrainedAndRecorded) {
   EXPECT_EQ(record().at("data").at("name"), "points");
   EXPECT_EQ(record().at("status"), "complete");
   EXPECT_NE(read_text(dir_ / "run/log.txt").find("are not declared"), std::string::npos);
-  // What is stored are its weights.
-  expect_error(ErrorKind::checkpoint, {"without a spec form"}, [&] { store::load_bundle(r.model_path); });
+  // What is stored is its graph, with its weights.
+  const store::Bundle stored = store::load_bundle(r.model_path);
+  EXPECT_EQ(stored.model.net->config().type, "GraphModule");
+  EXPECT_EQ((*stored.model.net)(test.images).to_vector<float>(), (*model.net)(test.images).to_vector<float>());
   models::Model again = wave();
   store::load_weights(again, r.model_path);
   EXPECT_EQ(weights(again), weights(model));
