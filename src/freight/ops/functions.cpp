@@ -316,7 +316,9 @@ void networks(FunctionList& t) {
   t.add("count_correct", count_correct, "i32: how many rows of logits (N, C) have their largest entry at target (N)",
         {Named("logits").of(types_of(Op::argmax)), classes});
   t.header("sequence.h");
-  t.add("attention", attention, "softmax(scale q k^T) v: q (B, H, T, D), k and v (B, H, S, D); scale 0: 1 / sqrt(D)",
+  t.add("attention", attention,
+        "softmax(scale q k^T) v: q (B, H, T, D), k and v (B, H, S, D); scale 0: 1 / sqrt(D); mask (B, H, T, S), also "
+        "broadcast: bool (true: seen), or added to the scores",
         {"q", "k", "v"});
   t.add("attention_weights", attention_weights, "softmax(scale q k^T) (B, H, T, S), by which attention sums the values",
         {"q", "k"});
