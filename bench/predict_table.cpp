@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
     const auto began = std::chrono::steady_clock::now();
     data::CellReader reader({std::string(argv[2])}, asked);
     for (data::Cells cells = reader.next(kBlock); cells.rows() > 0; cells = reader.next(kBlock)) {
-      std::vector<int64_t> all(static_cast<size_t>(cells.rows()));
+      std::vector<uint32_t> all(static_cast<size_t>(cells.rows()));
       std::iota(all.begin(), all.end(), 0);
       const Array values = store::TableRows(bundle.columns, cells, places).values(all);
       const int64_t more = std::min(cells.rows(), kKept - std::min(rows, kKept));

@@ -171,11 +171,11 @@ bool RowStream::next(RowBlock& block) {
   }
   const store::TableRows rows(columns_, cells, places_);
   block = {.file = files_[next_file_ - 1], .lines = {}, .values = {}, .faults = {}};
-  std::vector<int64_t> sound;
+  std::vector<uint32_t> sound;
   size_t next_fault = 0;
   for (int64_t i = 0; i < cells.rows() && !fault_; ++i) {
     if (next_fault == rows.faults().size() || rows.faults()[next_fault].row != i) {
-      sound.push_back(i);
+      sound.push_back(static_cast<uint32_t>(i));
       block.lines.push_back(cells.places.line(i));
       for (const std::optional<size_t>& at : passed_places_) {
         block.passed.push_back(at ? cells.columns[*at].text(i) : std::string());

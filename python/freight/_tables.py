@@ -21,21 +21,23 @@ def is_frame(x):
 def _add_pandas_column(table, name, column):
     dtype = column.dtype
     if hasattr(dtype, "categories"):
-        table.add_codes(name, column.cat.codes.to_numpy().astype("int64"), [str(c) for c in dtype.categories])
+        table.add_codes(name, column.cat.codes.to_numpy(), [str(c) for c in dtype.categories])
     elif not isinstance(dtype, numpy.dtype) and getattr(dtype, "kind", "O") in "iuf" and not hasattr(dtype, "pyarrow_dtype"):
         exact = dtype.kind == "f" or column.isna().all() or column.abs().max() <= EXACT
         _add_pandas_column(table, name, column.astype("float64" if exact else object))
     elif dtype.kind in "iu" and len(column) and max(int(column.max()), -int(column.min())) > EXACT:
         table.add_texts(name, [str(v) for v in column.tolist()])
     elif isinstance(dtype, numpy.dtype) and dtype.kind in "iuf":
-        table.add_numbers(name, column.to_numpy().astype("float64", copy=False))
+        numbers = column.to_numpy()
+        table.add_numbers(name, numbers if numbers.dtype.isnative and numbers.itemsize in (1, 2, 4, 8) and dtype != "float16"
+                          else numbers.astype("float64"))
     elif dtype.kind == "M" and isinstance(dtype, numpy.dtype):
         unit = numpy.datetime_data(dtype)[0]
         table.add_times(name, column.to_numpy().view("int64"), PER_SECOND[unit])
     elif dtype.kind == "M" and not hasattr(dtype, "pyarrow_dtype"):  # times of a zone
         _add_pandas_column(table, name, column.dt.tz_convert("UTC").dt.tz_localize(None))
     elif dtype == bool:
-        table.add_codes(name, column.to_numpy().astype("int64"), ["False", "True"])
+        table.add_codes(name, column.to_numpy().view("uint8"), ["False", "True"])
     elif not isinstance(dtype, numpy.dtype) and _in_arrow(dtype):
         table.add_arrow(column.__arrow_c_stream__(), name)
     else:

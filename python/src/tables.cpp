@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "freight/base/error.h"
@@ -27,25 +28,46 @@ namespace freight::python {
 
 namespace {
 
-using Column1d = nb::ndarray<const double, nb::ndim<1>, nb::device::cpu>;
-using Codes1d = nb::ndarray<const int64_t, nb::ndim<1>, nb::device::cpu>;
+using Column = nb::ndarray<nb::ndim<1>, nb::ro, nb::device::cpu>;
 using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::device::cpu>;
 
-Segment numbers_at(const double* at, int64_t stride, int64_t rows) {
-  return {.rows = rows, .number = [=](int64_t i) { return at[i * stride]; }};
+template <class T>
+struct Strided {
+  const T* at;
+  int64_t stride;
+  T operator[](int64_t i) const { return at[i * stride]; }
+};
+
+// Calls f with the elements of a column, of any type of numbers.
+template <class F>
+void with_elements(const Column& a, const std::string& name, F&& f) {
+  const auto is = [&]<class T>(T) {
+    if (a.dtype() != nb::dtype<T>()) return false;
+    f(Strided<T>{static_cast<const T*>(a.data()), a.stride(0)});
+    return true;
+  };
+  if (is(double()) || is(float()) || is(int64_t()) || is(int32_t()) || is(int16_t()) || is(int8_t()) ||
+      is(uint64_t()) || is(uint32_t()) || is(uint16_t()) || is(uint8_t())) {
+    return;
+  }
+  raise<TypeError>("column ", excerpt(name), ": expected numbers of 8 to 64 bits");
 }
 
-void add_numbers(Table& t, const std::string& name, const Column1d& a) {
-  t.keep(std::make_shared<Column1d>(a));
+void add_numbers(Table& t, const std::string& name, const Column& a) {
+  t.keep(std::make_shared<Column>(a));
   const auto rows = static_cast<int64_t>(a.shape(0));
-  t.add({name, {numbers_at(a.data(), a.stride(0), rows)}}, rows);
+  with_elements(a, name, [&](auto elements) {
+    const auto number = [=](int64_t i) { return static_cast<double>(elements[i]); };
+    t.add({name, {{.rows = rows, .number = numbers_by(number)}}}, rows);
+  });
 }
 
 void add_matrix(Table& t, const std::vector<std::string>& names, const Matrix& a) {
   t.keep(std::make_shared<Matrix>(a));
   const auto rows = static_cast<int64_t>(a.shape(0));
   for (size_t k = 0; k < names.size(); ++k) {
-    t.add({names[k], {numbers_at(a.data() + static_cast<int64_t>(k) * a.stride(1), a.stride(0), rows)}}, rows);
+    const Strided<double> column{a.data() + static_cast<int64_t>(k) * a.stride(1), a.stride(0)};
+    t.add({names[k], {{.rows = rows, .number = numbers_by([=](int64_t i) { return column[i]; })}}}, rows);
   }
 }
 
@@ -72,19 +94,22 @@ void add_texts(Table& t, const std::string& name, const nb::list& texts) {
         rows);
 }
 
-void add_codes(Table& t, const std::string& name, const Codes1d& codes, const nb::list& words) {
-  t.keep(std::make_shared<Codes1d>(codes));
+void add_codes(Table& t, const std::string& name, const Column& codes, const nb::list& words) {
+  t.keep(std::make_shared<Column>(codes));
   t.keep(owner_of(words));
-  const auto code = [at = codes.data(), stride = codes.stride(0)](int64_t i) { return at[i * stride]; };
-  const auto text = [list = words.ptr(), code, name](int64_t i, std::string&) -> std::string_view {
-    return code(i) < 0 ? std::string_view() : text_in(list, code(i), name);
-  };
   const auto rows = static_cast<int64_t>(codes.shape(0));
-  t.add({name, {{.rows = rows, .text = text, .code = code}}}, rows);
+  with_elements(codes, name, [&](auto elements) {
+    const auto code = [=](int64_t i) { return static_cast<int64_t>(elements[i]); };
+    const auto text = [list = words.ptr(), code, name](int64_t i, std::string&) -> std::string_view {
+      return code(i) < 0 ? std::string_view() : text_in(list, code(i), name);
+    };
+    t.add({name, {{.rows = rows, .text = text, .code = code}}}, rows);
+  });
 }
 
-void add_times(Table& t, const std::string& name, const Codes1d& values, int64_t per_second) {
-  t.keep(std::make_shared<Codes1d>(values));
+void add_times(Table& t, const std::string& name,
+               const nb::ndarray<const int64_t, nb::ndim<1>, nb::device::cpu>& values, int64_t per_second) {
+  t.keep(std::make_shared<Column>(values));
   const auto value = [at = values.data(), stride = values.stride(0)](int64_t i) { return at[i * stride]; };
   const auto missing = [value](int64_t i) { return value(i) == INT64_MIN; };  // NumPy's NaT
   const auto rows = static_cast<int64_t>(values.shape(0));
@@ -148,7 +173,7 @@ nb::tuple fit(const std::string& model, const Table& table, const std::string& t
   data::TableSet set;
   set.train.cells = [&table](const data::CellsAsked& asked) {
     nb::gil_scoped_acquire gil;
-    return table.cells(asked);
+    return table.cells(asked, 0, table.rows());
   };
   set.train.cell_count = static_cast<double>(table.rows()) * static_cast<double>(table.columns().size());
   const data::Source source = data::Source::of_table(std::move(set), "X");
@@ -208,27 +233,34 @@ class TableModel {
     auto* const out = new std::vector<float>(static_cast<size_t>(rows * width));
     const nb::capsule owner(out, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
     std::vector<size_t> places;
-    const data::Cells cells = table.cells({.kinds = [&](const data::TableHead& head) {
-      places = store::places_of(bundle_.columns, head.names, "X");
-      return store::kinds_of(bundle_.columns, places, head.names.size());
-    }});
-    {
+    const data::CellsAsked asked{.kinds =
+                                     [&](const data::TableHead& head) {
+                                       places = store::places_of(bundle_.columns, head.names, "X");
+                                       return store::kinds_of(bundle_.columns, places, head.names.size());
+                                     },
+                                 .times =
+                                     [&](size_t column) {
+                                       const auto at = std::find(places.begin(), places.end(), column);
+                                       return at != places.end() &&
+                                              bundle_.columns[static_cast<size_t>(at - places.begin())].date();
+                                     }};
+    constexpr int64_t kBlock = 1 << 16;  // rows that are predicted at once: their memory is small next to the table's
+    std::vector<uint32_t> block;
+    for (int64_t begin = 0; begin < rows; begin += kBlock) {
+      const int64_t end = std::min(rows, begin + kBlock);
+      const data::Cells cells = table.cells(asked, begin, end);
       nb::gil_scoped_release released;
       const store::TableRows all(bundle_.columns, cells, places);
       if (!all.faults().empty()) {
         const store::RowFault& fault = all.faults()[0];
-        fail(ErrorKind::data, cat("X, row ", fault.row), fault.reason);
+        fail(ErrorKind::data, cat("X, row ", begin + fault.row), fault.reason);
       }
-      constexpr int64_t kBlock = 1 << 16;  // rows that are predicted at once: their memory is small beside the table's
-      std::vector<int64_t> block;
-      for (int64_t begin = 0; begin < rows; begin += kBlock) {
-        block.clear();
-        for (int64_t i = begin; i < std::min(rows, begin + kBlock); ++i) block.push_back(i);
-        const Array values = all.values(block);
-        if (strict) need_known(values, cells, places, begin, declared);
-        const Array y = bundle_.rows->run(values);
-        std::copy_n(y.data<float>(), y.numel(), out->begin() + begin * width);
-      }
+      block.resize(static_cast<size_t>(end - begin));
+      std::iota(block.begin(), block.end(), 0u);
+      const Array values = all.values(block);
+      if (strict) need_known(values, cells, places, begin, declared);
+      const Array y = bundle_.rows->run(values);
+      std::copy_n(y.data<float>(), y.numel(), out->begin() + begin * width);
     }
     const size_t shape[] = {static_cast<size_t>(rows), static_cast<size_t>(width)};
     return nb::ndarray<nb::numpy, float>(out->data(), 2, shape, owner);
@@ -257,7 +289,7 @@ class TableModel {
       const store::Column& column = bundle_.columns[static_cast<size_t>(k)];
       for (int64_t i = 0; column.words && i < values.shape()[0]; ++i) {
         if (values.data<double>()[i * width + k] != store::kUnknownWord) continue;
-        const std::string text = cells.columns[places[static_cast<size_t>(k)]].text(begin + i);
+        const std::string text = cells.columns[places[static_cast<size_t>(k)]].text(i);
         const auto own = declared.find(column.name);
         if (own != declared.end() && std::find(own->second.begin(), own->second.end(), text) != own->second.end())
           continue;

@@ -1,29 +1,63 @@
-// Tables of a program as the learners of tables read them: columns of NumPy arrays, Python lists and Arrow's arrays,
-// whose memory is read where it is. tables_columns.cpp makes cells of them as a CSV file with these values would give,
-// so that the model is bitwise the same; tables_arrow.cpp reads Arrow's structs; tables.cpp fits and predicts.
+// Tables of a program as the learners of tables read them: columns of NumPy arrays, Python lists and Arrow's arrays.
+// Numbers and times stay where they are, words become codes. tables_columns.cpp makes cells of them as a CSV file with
+// these values would give, so that the model is bitwise the same; tables_arrow.cpp reads Arrow's structs; tables.cpp
+// fits and predicts.
 #pragma once
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "array.h"
+#include "freight/data/cells.h"
 #include "freight/data/table_set.h"
 
 namespace freight::python {
 
+// Numbers where a program has them, NaN where they are missing. Learners read infinite ones as missing, too.
+class NumbersInPlace : public data::NumberSource {
+ public:
+  virtual double value(int64_t row) const = 0;
+};
+
+template <class F>
+class NumbersBy final : public NumbersInPlace {
+ public:
+  explicit NumbersBy(F value) : value_(std::move(value)) {}
+  double value(int64_t row) const override { return value_(row); }
+  double at(int64_t row) const override { return finite(value_(row)); }
+  void gather(std::span<const uint32_t> rows, double* to, size_t stride) const override {
+    for (size_t i = 0; i < rows.size(); ++i) to[i * stride] = finite(value_(rows[i]));
+  }
+
+ private:
+  static double finite(double v) { return std::isfinite(v) ? v : std::numeric_limits<double>::quiet_NaN(); }
+  F value_;
+};
+
+template <class F>
+std::shared_ptr<const NumbersInPlace> numbers_by(F value) {
+  return std::make_shared<NumbersBy<F>>(std::move(value));
+}
+
 // Consecutive values of a column.
 struct Segment {
   int64_t rows = 0;
-  // Numbers have this: the value of a row, NaN where it is missing. Integers that a double cannot represent are texts.
-  std::function<double(int64_t row)> number = {};
+  // Numbers have this. Integers that a double cannot represent are texts.
+  std::shared_ptr<const NumbersInPlace> number = {};
   // All others have this: the text of a row as a CSV file has it, in `room` where it is not in memory; empty where it
   // is missing.
   std::function<std::string_view(int64_t row, std::string& room)> text = {};
   // Categories, whose text is the same in all rows with the same code, have the code of a row, too; it is below 0 for a
   // missing one.
   std::function<int64_t(int64_t row)> code = {};
+  // Times have this, too: empty for a missing one.
+  std::function<std::optional<data::DateTime>(int64_t row)> time = {};
 };
 
 struct InputColumn {
@@ -42,7 +76,8 @@ class Table {
 
   int64_t rows() const { return rows_; }
   const std::vector<InputColumn>& columns() const { return columns_; }
-  data::Cells cells(const data::CellsAsked& asked) const;  // needs the GIL
+  // The cells of the rows from `begin` to `end`, which read numbers and times in this table. Needs the GIL.
+  data::Cells cells(const data::CellsAsked& asked, int64_t begin, int64_t end) const;
 
  private:
   std::string name_;

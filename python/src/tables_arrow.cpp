@@ -76,7 +76,7 @@ Segment numbers(const Part& p, int64_t rows) {
               }};
     }
   }
-  return {.rows = rows, .number = number};
+  return {.rows = rows, .number = numbers_by(number)};
 }
 
 template <class Offset>
@@ -114,11 +114,11 @@ Segment dates(const Part& p, int64_t rows, int64_t factor, int64_t per_second) {
 template <class T>
 Segment decimals(const Part& p, int64_t rows, double scale) {
   const char* const v = p.values<char>() + sizeof(T) * static_cast<size_t>(p.begin);
-  return {.rows = rows, .number = [=](int64_t i) {
-            T value = 0;
-            std::memcpy(&value, v + sizeof(T) * static_cast<size_t>(i), sizeof value);
-            return p.missing(i) ? kMissing : static_cast<double>(value) / scale;
-          }};
+  return {.rows = rows, .number = numbers_by([=](int64_t i) {
+                          T value = 0;
+                          std::memcpy(&value, v + sizeof(T) * static_cast<size_t>(i), sizeof value);
+                          return p.missing(i) ? kMissing : static_cast<double>(value) / scale;
+                        })};
 }
 
 Segment segment_of(const ArrowSchema& schema, const Part& p, int64_t rows, const std::string& column);
@@ -131,11 +131,12 @@ Segment categories(const ArrowSchema& schema, const Part& p, int64_t rows, const
   const ArrowArray* const dictionary = p.array->dictionary;
   const Segment words = segment_of(*schema.dictionary, {dictionary, dictionary->offset}, dictionary->length, column);
   const auto code = [number = codes.number](int64_t i) {
-    const double v = number(i);
+    const double v = number->value(i);
     return std::isnan(v) ? int64_t{-1} : static_cast<int64_t>(v);
   };
   if (words.number) {
-    return {.rows = rows, .number = [=](int64_t i) { return code(i) < 0 ? kMissing : words.number(code(i)); }};
+    return {.rows = rows,
+            .number = numbers_by([=](int64_t i) { return code(i) < 0 ? kMissing : words.number->value(code(i)); })};
   }
   return {.rows = rows,
           .text = [=](int64_t i, std::string& room) -> std::string_view {
@@ -160,7 +161,7 @@ Segment segment_of(const ArrowSchema& schema, const Part& p, int64_t rows, const
   if (schema.dictionary) return categories(schema, p, rows, column);
   const std::string format = schema.format;
   switch (format[0]) {
-    case 'n': return {.rows = rows, .number = [](int64_t) { return kMissing; }};
+    case 'n': return {.rows = rows, .number = numbers_by([](int64_t) { return kMissing; })};
     case 'b': return booleans(p, rows);
     case 'c': return numbers<int8_t>(p, rows);
     case 'C': return numbers<uint8_t>(p, rows);

@@ -1,5 +1,6 @@
 // See tables.h: the columns of a table become cells.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -16,6 +17,8 @@ namespace freight::python {
 namespace {
 
 using data::CellKind;
+constexpr int64_t kNanoseconds = 1000000000;  // of a second
+constexpr size_t kDigitsOfFraction = 9;
 
 // The text of a cell with the bytes behind it that a filler may read.
 std::string_view padded(std::string_view text, std::string& room) {
@@ -26,21 +29,84 @@ std::string_view padded(std::string_view text, std::string& room) {
 
 std::string_view text_of(const Segment& s, int64_t row, std::string& room) {
   if (s.text) return s.text(row, room);
-  const double value = s.number(row);
+  const double value = s.number->value(row);
   room = std::isnan(value) ? std::string() : cat(value);
   return room;
 }
 
-// Calls f(segment, row within it, row) for all rows.
+// Some rows of a column.
+struct RowRange {
+  int64_t begin = 0, end = 0;
+
+  int64_t count() const { return end - begin; }
+};
+
+// Calls f(segment, row within it, row from `begin` on) for these rows.
 template <class F>
-void for_each_row(const InputColumn& in, int64_t end, F&& f) {
-  int64_t row = 0;
+void for_each_row(const InputColumn& in, const RowRange& rows, F&& f) {
+  int64_t first = 0;
   for (const Segment& s : in.segments) {
-    for (int64_t i = 0; i < s.rows && row < end; ++i, ++row) f(s, i, row);
+    const int64_t end = std::min(s.rows, rows.end - first);
+    for (int64_t i = std::max<int64_t>(rows.begin - first, 0); i < end; ++i) f(s, i, first + i - rows.begin);
+    first += s.rows;
   }
 }
 
-void fill_texts(data::CellColumn& out, const InputColumn& in, int64_t rows, CellKind asked) {
+// Finds the segment of a row.
+class SegmentRows {
+ public:
+  SegmentRows(const InputColumn& in, const RowRange& rows) : segments_(in.segments), rows_(rows) {
+    int64_t end = 0;
+    for (const Segment& s : segments_) ends_.push_back(end += s.rows);
+  }
+  int64_t count() const { return rows_.count(); }
+  // Calls f(segment, row within it).
+  template <class F>
+  auto at(int64_t row, F&& f) const {
+    const int64_t in_column = rows_.begin + row;
+    const auto k = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), in_column) - ends_.begin());
+    return f(segments_[k], in_column - ends_[k] + segments_[k].rows);
+  }
+
+ private:
+  std::vector<Segment> segments_;
+  RowRange rows_;
+  std::vector<int64_t> ends_;
+};
+
+class SegmentNumbers : public data::NumberSource {
+ public:
+  SegmentNumbers(const InputColumn& in, const RowRange& rows) : rows_(in, rows) {}
+  double at(int64_t row) const override {
+    return rows_.at(row, [](const Segment& s, int64_t i) { return s.number->at(i); });
+  }
+  void gather(std::span<const uint32_t> rows, double* to, size_t stride) const override {
+    for (size_t i = 0; i < rows.size(); ++i) to[i * stride] = at(rows[i]);
+  }
+
+ private:
+  SegmentRows rows_;
+};
+
+class SegmentTimes : public data::TimeSource {
+ public:
+  SegmentTimes(const InputColumn& in, const RowRange& rows) : rows_(in, rows) {}
+  int64_t rows() const override { return rows_.count(); }
+  std::optional<data::DateTime> at(int64_t row) const override {
+    return rows_.at(row, [](const Segment& s, int64_t i) { return s.time(i); });
+  }
+  std::string text(int64_t row) const override {
+    return rows_.at(row, [](const Segment& s, int64_t i) {
+      std::string room;
+      return std::string(s.text(i, room));
+    });
+  }
+
+ private:
+  SegmentRows rows_;
+};
+
+void fill_texts(data::CellColumn& out, const InputColumn& in, const RowRange& rows, CellKind asked) {
   data::ColumnFiller filler(out, asked);
   constexpr uint32_t kUnknown = data::Words::kMissing;
   std::vector<uint32_t> words;  // by the code of the segment's categories: the number of its word
@@ -56,32 +122,20 @@ void fill_texts(data::CellColumn& out, const InputColumn& in, int64_t rows, Cell
     if (code >= words.size()) words.resize(code + 1, kUnknown);
     words[code] = out.codes.back();
   });
-  for_each_row(in, filler.to_correct(), [&](const Segment& s, int64_t i, int64_t row) {
+  for_each_row(in, {rows.begin, rows.begin + filler.to_correct()}, [&](const Segment& s, int64_t i, int64_t row) {
     filler.correct(row, padded(text_of(s, i, room), cell));
   });
 }
 
-void fill_numbers(data::CellColumn& out, const InputColumn& in, int64_t rows, const std::string& folder) {
-  out.numbers.lie_in(folder);
-  out.numbers.reserve(static_cast<size_t>(rows));
+void place_numbers(data::CellColumn& out, const InputColumn& in, const RowRange& rows) {
   for_each_row(in, rows, [&](const Segment& s, int64_t i, int64_t row) {
-    const double value = s.number(i);
-    if (std::isinf(value)) out.odd.push_back({row, row + 1, cat(value)});
-    out.numbers.push_back(std::isfinite(value) ? value : std::numeric_limits<double>::quiet_NaN());
+    if (const double value = s.number->value(i); std::isinf(value)) out.odd.push_back({row, row + 1, cat(value)});
   });
-}
-
-// The date of a day since 1970 in the Gregorian calendar (H. Hinnant, chrono-compatible low-level date algorithms).
-struct Date {
-  int64_t year, month, day;
-};
-Date date_of(int64_t days) {
-  days += 719468;
-  const int64_t era = (days >= 0 ? days : days - 146096) / 146097, of_era = days - era * 146097;
-  const int64_t year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
-  const int64_t of_year = of_era - (365 * year + year / 4 - year / 100), month = (5 * of_year + 2) / 153;
-  return {year + era * 400 + (month >= 10 ? 1 : 0), month < 10 ? month + 3 : month - 9,
-          of_year - (153 * month + 2) / 5 + 1};
+  const bool whole = in.segments.size() == 1 && rows.begin == 0;
+  std::shared_ptr<const data::NumberSource> source;
+  if (whole) source = in.segments[0].number;
+  if (!whole) source = std::make_shared<SegmentNumbers>(in, rows);
+  out.numbers = data::Numbers(std::move(source), static_cast<size_t>(rows.count()));
 }
 
 }  // namespace
@@ -89,20 +143,25 @@ Date date_of(int64_t days) {
 Segment times(int64_t rows, std::function<int64_t(int64_t)> value, std::function<bool(int64_t)> missing,
               int64_t per_second) {
   const int64_t per_day = 86400 * per_second;
-  bool with_time = false, with_fraction = false;
-  for (int64_t i = 0; i < rows && !with_fraction; ++i) {
+  bool with_time = false, with_fraction = false, dates = true;
+  const auto second_of = [=](int64_t v) { return v / per_second - (v % per_second < 0 ? 1 : 0); };
+  for (int64_t i = 0; i < rows; ++i) {
     if (missing(i)) continue;
-    with_time = with_time || value(i) % per_day != 0;
-    with_fraction = value(i) % per_second != 0;
+    const int64_t v = value(i);
+    with_time = with_time || v % per_day != 0;
+    with_fraction = with_fraction || v % per_second != 0;
+    dates = dates && data::date_time_at(second_of(v));
   }
   const auto text = [=](int64_t row, std::string& room) -> std::string_view {
     if (missing(row)) return {};
     const int64_t v = value(row), days = v / per_day - (v % per_day < 0 ? 1 : 0), rest = v - days * per_day;
-    const Date d = date_of(days);
+    const std::chrono::year_month_day d{std::chrono::sys_days(std::chrono::days(days))};
     const int64_t second = rest / per_second;
     char digits[80];
-    int size = std::snprintf(digits, sizeof digits, "%04lld-%02lld-%02lld", static_cast<long long>(d.year),
-                             static_cast<long long>(d.month), static_cast<long long>(d.day));
+    int size =
+        std::snprintf(digits, sizeof digits, "%04lld-%02lld-%02lld", static_cast<long long>(static_cast<int>(d.year())),
+                      static_cast<long long>(static_cast<unsigned>(d.month())),
+                      static_cast<long long>(static_cast<unsigned>(d.day())));
     if (with_time || with_fraction) {
       size += std::snprintf(digits + size, sizeof digits - static_cast<size_t>(size), " %02lld:%02lld:%02lld",
                             static_cast<long long>(second / 3600), static_cast<long long>(second / 60 % 60),
@@ -118,7 +177,18 @@ Segment times(int64_t rows, std::function<int64_t(int64_t)> value, std::function
     room.assign(digits, static_cast<size_t>(size));
     return room;
   };
-  return {.rows = rows, .text = text};
+  Segment segment{.rows = rows, .text = text};
+  if (!dates) return segment;  // a year that no date has
+  segment.time = [=](int64_t row) -> std::optional<data::DateTime> {
+    if (missing(row)) return std::nullopt;
+    const int64_t v = value(row), second = second_of(v);
+    if (!with_fraction) return data::date_time_at(second);
+    char digits[kDigitsOfFraction + 1];
+    const int64_t fraction = (v - second * per_second) * (kNanoseconds / per_second);
+    std::snprintf(digits, sizeof digits, "%09lld", static_cast<long long>(fraction));
+    return data::date_time_at(second, digits);
+  };
+  return segment;
 }
 
 void Table::add(InputColumn column, int64_t rows) {
@@ -144,7 +214,8 @@ void Table::append(const Table& other) {
   owners_.insert(owners_.end(), other.owners_.begin(), other.owners_.end());
 }
 
-data::Cells Table::cells(const data::CellsAsked& asked) const {
+data::Cells Table::cells(const data::CellsAsked& asked, int64_t begin, int64_t end) const {
+  const RowRange rows{begin, end};
   data::Cells cells;
   cells.files = {name_};
   cells.head.header = true;
@@ -157,15 +228,20 @@ data::Cells Table::cells(const data::CellsAsked& asked) const {
     data::CellColumn& out = cells.columns[k];
     out.name = in.name;
     const auto numeric = [](const Segment& s) { return s.number != nullptr; };
+    const auto timed = [](const Segment& s) { return s.time != nullptr; };
+    const bool may_be_times = asked.times && asked.times(k) && !in.segments.empty();
     if (kinds[k] == CellKind::skipped) {
       out.kind = CellKind::skipped;
     } else if (kinds[k] != CellKind::words && std::all_of(in.segments.begin(), in.segments.end(), numeric)) {
-      fill_numbers(out, in, rows_, asked.folder);
+      place_numbers(out, in, rows);
+    } else if (may_be_times && std::all_of(in.segments.begin(), in.segments.end(), timed)) {
+      out.kind = CellKind::times;
+      out.times = std::make_shared<SegmentTimes>(in, rows);
     } else {
-      fill_texts(out, in, rows_, kinds[k]);
+      fill_texts(out, in, rows, kinds[k]);
     }
   }
-  for (int64_t i = 0; i < rows_; ++i) cells.places.add(0, i + 1);
+  for (int64_t i = begin; i < end; ++i) cells.places.add(0, i + 1);
   return cells;
 }
 

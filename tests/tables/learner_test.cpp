@@ -65,17 +65,18 @@ class HalfwayLearner : public tables::RowLearner {
   }
   std::shared_ptr<const store::RowModel> fit(const train::Config& config, const tables::RowData& data,
                                              const std::function<bool(const tables::Round&)>& told) const override {
-    const auto k = static_cast<int64_t>(data.shape.classes.size()), width = data.train.values.shape()[1];
+    const auto k = static_cast<int64_t>(data.shape.classes.size()), width = data.train.values.width();
     Array centres(DType::f64, {k, width});
     std::fill_n(centres.data<double>(), k * width, 0.0);
     std::shared_ptr<const store::RowModel> model;
+    const Array values = data.train.values.array();
     for (int64_t round = 1; round <= config.epochs; ++round) {
       std::vector<double> sums(static_cast<size_t>(k * width)), counts(static_cast<size_t>(k));
       for (int64_t i = 0; i < data.train.count(); ++i) {
         const int64_t c = data.train.labels.data<int64_t>()[i];
         ++counts[static_cast<size_t>(c)];
         for (int64_t j = 0; j < width; ++j) {
-          sums[static_cast<size_t>(c * width + j)] += data.train.values.data<double>()[i * width + j];
+          sums[static_cast<size_t>(c * width + j)] += values.data<double>()[i * width + j];
         }
       }
       for (int64_t at = 0; at < k * width; ++at) {
@@ -130,7 +131,7 @@ TEST_F(Tables, ATableIsReadByItsHeaderTypedAndDivided) {
   EXPECT_EQ(data.held_out.count(), 12);
   int64_t missing = 0;
   for (const store::Rows* part : {&data.train, &data.held_out}) {
-    for (const double v : part->values.to_vector<double>()) missing += std::isnan(v);
+    for (const double v : part->values.array().to_vector<double>()) missing += std::isnan(v);
   }
   EXPECT_EQ(missing, 1);
   EXPECT_EQ(read_table({.data = config_.data}).fingerprint, data.fingerprint);
@@ -152,7 +153,7 @@ TEST_F(Tables, WhatOthersWriteForAMissingValueIsMissingInNumbersAndWords) {
   EXPECT_LE(data.shape.columns[1].levels.size(), 2u);
   int64_t missing = 0;
   for (const store::Rows* part : {&data.train, &data.held_out}) {
-    for (const double v : part->values.to_vector<double>()) missing += std::isnan(v);
+    for (const double v : part->values.array().to_vector<double>()) missing += std::isnan(v);
   }
   EXPECT_EQ(missing, 22);
 }
@@ -347,7 +348,7 @@ TEST_F(Tables, TheBaselineTellsTheMeanOfValues) {
   const tables::RowData data = read_table({.data = config_.data});
   double mean = 0;
   for (const float v : data.train.labels.to_vector<float>()) mean += static_cast<double>(v) / 40;
-  EXPECT_NEAR(bundle.rows->run(data.held_out.values).to_vector<float>()[0], mean, 1e-5);
+  EXPECT_NEAR(bundle.rows->run(data.held_out.values.array()).to_vector<float>()[0], mean, 1e-5);
   EXPECT_EQ(train::learner_of(bundle).measure(bundle, r.model_path, {}).figures.loss, r.test.loss);
 }
 

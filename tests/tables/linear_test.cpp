@@ -31,7 +31,7 @@ struct Example {
   Doubles values;
   Example() {
     for (int i = 0; i < 60; ++i) {
-      double* const cells = rows.values.data<double>() + i * 3;
+      double* const cells = rows.values.array().data<double>() + i * 3;
       cells[0] = i * 37 % 61 / 10.0;
       cells[1] = rounded(std::sin(i * 1.0) * 3);
       cells[2] = i * 7 % 3;
@@ -147,7 +147,7 @@ TEST(LinearFits, ColumnsThatDependOnEachOtherHaveTheAnswerOfLeastNorm) {
   e.shape.columns.push_back({.name = "a again"});
   Array wide(DType::f64, {60, 4});
   for (int i = 0; i < 60; ++i) {
-    std::copy_n(e.rows.values.data<double>() + i * 3, 3, wide.data<double>() + i * 4);
+    std::copy_n(e.rows.values.array().data<double>() + i * 3, 3, wide.data<double>() + i * 4);
     wide.data<double>()[i * 4 + 3] = 2 * wide.data<double>()[i * 4];
   }
   e.rows.values = wide;
@@ -189,7 +189,7 @@ class LinearRuns : public ::testing::Test {
     const Example e;
     std::string csv = "a,b,colour,y\n";
     for (size_t i = 0; i < 60; ++i) {
-      const double* const cells = e.rows.values.data<double>() + i * 3;
+      const double* const cells = e.rows.values.array().data<double>() + i * 3;
       csv += cat(cells[0], ",", cells[1], ",", e.shape.columns[2].levels[static_cast<size_t>(cells[2])], ",",
                  e.values[i], "\n");
     }

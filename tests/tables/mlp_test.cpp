@@ -219,11 +219,12 @@ TEST_F(MlpRuns, ARowHasTheSameBitsWhateverRowsBesideItAndWhoeverAsks) {
   config_.epochs = 2;
   const store::Bundle bundle = store::load_bundle(run().model_path);
   const tables::RowData data = MlpLearner().read({.data = config_.data});
-  const int64_t n = data.train.count(), width = data.train.values.shape()[1];
-  const std::vector<float> all = bundle.rows->run(data.train.values).to_vector<float>();
+  const int64_t n = data.train.count(), width = data.train.values.width();
+  const Array values = data.train.values.array();
+  const std::vector<float> all = bundle.rows->run(values).to_vector<float>();
   Array reversed(DType::f64, {n, width});
   for (int64_t i = 0; i < n; ++i) {
-    std::copy_n(data.train.values.data<double>() + (n - 1 - i) * width, width, reversed.data<double>() + i * width);
+    std::copy_n(values.data<double>() + (n - 1 - i) * width, width, reversed.data<double>() + i * width);
   }
   const std::vector<float> backwards = bundle.rows->run(reversed).to_vector<float>();
   for (int64_t i = 0; i < n; ++i) {
@@ -231,7 +232,7 @@ TEST_F(MlpRuns, ARowHasTheSameBitsWhateverRowsBesideItAndWhoeverAsks) {
     EXPECT_EQ(all[at], backwards[other]) << i;
     if (i % 40 != 0) continue;
     Array one(DType::f64, {1, width});
-    std::copy_n(data.train.values.data<double>() + i * width, width, one.data<double>());
+    std::copy_n(values.data<double>() + i * width, width, one.data<double>());
     const ThreadLimit limit(1);
     EXPECT_EQ(bundle.rows->run(one).to_vector<float>(), (std::vector<float>{all[at], all[at + 1]})) << i;
   }

@@ -280,7 +280,7 @@ TEST_F(RankingTest, ThePythonPackageRanksAlike) {
       if (weighed) rows.train.weights = weights;
       const auto model =
           TreeLearner(TreeLearner::Kind::gbdt).fit(config_, rows, [](const tables::Round&) { return true; });
-      const Array ours = model->run(rows.train.values);
+      const Array ours = model->run(rows.train.values.array());
       EXPECT_GT(*metrics::score_of({.name = "ndcg"}, ours, rows.train.truth()), 0.95) << objective;
       if (library.empty()) continue;  // the package fits by its own alone
       const TreeColumns columns(rows.shape.columns, rows.train);

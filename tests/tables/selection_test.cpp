@@ -543,7 +543,7 @@ TEST_F(Selection, EarlyStopGoesByTheMetric) {
       scores.push_back(*r.test->metric);
       return true;
     });
-    const double kept = *metrics::score_of(by, model->run(data.held_out.values), data.held_out.labels);
+    const double kept = *metrics::score_of(by, model->run(data.held_out.values.array()), data.held_out.labels);
     for (const double s : scores) EXPECT_FALSE(by.better(s, kept + (by.higher ? 1e-9 : -1e-9))) << metric;
     return std::dynamic_pointer_cast<const XgboostModel>(model)->rounds();
   };

@@ -174,7 +174,7 @@ open(d + "named", "w").write(str(int(tuple(map(int, xgb.__version__.split(".")[:
       data::read_cells(dir_ / "rows.csv", {.kinds = [](const data::TableHead&) {
                          return std::vector<data::CellKind>{data::CellKind::numbers, data::CellKind::words};
                        }});
-  std::vector<int64_t> all(600);
+  std::vector<uint32_t> all(600);
   std::iota(all.begin(), all.end(), 0);
   const Array told = got.rows->run(store::TableRows(got.columns, cells, {0, 1}).values(all));
   const std::string theirs = io::read_text(dir_ / "p");

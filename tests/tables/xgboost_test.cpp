@@ -188,12 +188,12 @@ TEST_F(XgboostTest, TreesAreFittedStoredMeasuredAndAnswerAlike) {
 TEST_F(XgboostTest, ARowsAnswerDoesNotDependOnItsNeighborsOrThreads) {
   const tables::RowData rows = data();
   const auto model = fit(rows);
-  const Array all = model->run(rows.train.values);
-  const int64_t n = rows.train.count(), width = rows.train.values.shape()[1];
+  const Array values = rows.train.values.array(), all = model->run(values);
+  const int64_t n = rows.train.count(), width = rows.train.values.width();
   const auto ask = [&](int64_t from, int64_t by, int64_t& differ) {
     for (int64_t i = from; i < n; i += by) {
       Array row(DType::f64, {1, width});
-      std::copy_n(rows.train.values.data<double>() + i * width, width, row.data<double>());
+      std::copy_n(values.data<double>() + i * width, width, row.data<double>());
       const Array y = model->run(row);
       for (int64_t k = 0; k < 2; ++k) differ += y.data<float>()[k] != all.data<float>()[2 * i + k];
     }
@@ -253,14 +253,15 @@ TEST_F(XgboostTest, AFitThatIsStoppedGivesTheModelSoFar) {
   const auto stopped = fit(rows, [](const tables::Round& r) { return r.number < 3; });
   config_.rounds = 3;
   const auto three = fit(rows);
-  EXPECT_EQ(stopped->run(rows.held_out.values).to_vector<float>(), three->run(rows.held_out.values).to_vector<float>());
+  EXPECT_EQ(stopped->run(rows.held_out.values.array()).to_vector<float>(),
+            three->run(rows.held_out.values.array()).to_vector<float>());
 }
 
 TEST_F(XgboostTest, ValuesAreToldByTheObjectiveThatIsAskedFor) {
   config_.data = dir_ / "values.csv";
   config_.rounds = 80;
   const tables::RowData rows = data();
-  const auto answers = [&] { return fit(rows)->run(rows.held_out.values).to_vector<float>(); };
+  const auto answers = [&] { return fit(rows)->run(rows.held_out.values.array()).to_vector<float>(); };
   const std::vector<float> y = rows.held_out.labels.to_vector<float>(), squared = answers();
   double error = 0;
   for (size_t i = 0; i < y.size(); ++i)
@@ -384,7 +385,7 @@ TEST_F(XgboostTest, ClassesOfAFewRowsWeighAsMuchWhereThatIsAskedFor) {
   config_.max_depth = 2;
   const tables::RowData rows = data();
   const auto rare = [&] {
-    const std::vector<float> y = fit(rows)->run(rows.held_out.values).to_vector<float>();
+    const std::vector<float> y = fit(rows)->run(rows.held_out.values.array()).to_vector<float>();
     int64_t told = 0;
     for (size_t i = 0; i < y.size(); i += 2) told += y[i] > 0.5f;
     return told;
@@ -536,7 +537,7 @@ other.save_model(d + "ours.json")
   put("ours.ubj", file.tensors[0].second.raw(), file.tensors[0].second.bytes());
   ASSERT_EQ(call(dir_.path() + " compare"), 0);
   const std::string theirs = read_text(dir_ / "p");
-  const Array ours = model->run(rows.train.values);
+  const Array ours = model->run(rows.train.values.array());
   ASSERT_EQ(theirs.size(), static_cast<size_t>(rows.train.count()) * sizeof(float));
   for (int64_t i = 0; i < rows.train.count(); ++i) {
     EXPECT_NEAR(ours.data<float>()[2 * i + 1], reinterpret_cast<const float*>(theirs.data())[i], 1e-6f);

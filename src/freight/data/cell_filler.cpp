@@ -69,14 +69,14 @@ void ColumnFiller::turn_to_words(std::string_view cell, int64_t line) {
   column_->numbers = {};
   column_->odd.clear();
   std::erase_if(column_->missing_as, [](const auto& seen) { return !is_missing_cell(seen.first); });
-  column_->codes.resize(static_cast<size_t>(rows_), Words::kMissing);
+  column_->codes.resize_with_missing(static_cast<size_t>(rows_));
   if (numbers_seen_) to_correct_ = rows_;
   add_word(cell);
 }
 
 void ColumnFiller::correct(int64_t row, std::string_view cell) {
   cell = trimmed(cell);
-  if (!is_missing_cell(cell)) column_->codes[static_cast<size_t>(row)] = column_->words.add(cell);
+  if (!is_missing_cell(cell)) column_->codes.set(static_cast<size_t>(row), column_->words.add(cell));
 }
 
 std::vector<std::string> column_names(const std::vector<std::string>& first, bool header, const CellsAsked& asked,

@@ -24,14 +24,22 @@ namespace freight::data {
 
 namespace {
 
-template <class T>
-void keep_rows(Growing<T>& values, const std::vector<bool>& rows) {
-  size_t kept = 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (rows[i]) values[kept++] = values[i];
+// The times of some rows of another source.
+class SomeTimes : public TimeSource {
+ public:
+  SomeTimes(std::shared_ptr<const TimeSource> all, const std::vector<bool>& rows) : all_(std::move(all)) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (rows[i]) rows_.push_back(static_cast<int64_t>(i));
+    }
   }
-  values.resize(kept, T{});
-}
+  int64_t rows() const override { return static_cast<int64_t>(rows_.size()); }
+  std::optional<DateTime> at(int64_t row) const override { return all_->at(rows_[static_cast<size_t>(row)]); }
+  std::string text(int64_t row) const override { return all_->text(rows_[static_cast<size_t>(row)]); }
+
+ private:
+  std::shared_ptr<const TimeSource> all_;
+  std::vector<int64_t> rows_;
+};
 
 constexpr int64_t kAllRows = std::numeric_limits<int64_t>::max();
 
@@ -44,12 +52,14 @@ const OddCell* CellColumn::odd_at(int64_t row) const {
 
 bool CellColumn::missing(int64_t row) const {
   const auto i = static_cast<size_t>(row);
+  if (times) return !times->at(row);
   return is_words() ? codes[i] == Words::kMissing : std::isnan(numbers[i]) && !odd_at(row);
 }
 
 std::string CellColumn::text(int64_t row) const {
   if (missing(row)) return "";
   const auto i = static_cast<size_t>(row);
+  if (times) return times->text(row);
   if (is_words()) return std::string(words[codes[i]]);
   const OddCell* const cell = odd_at(row);
   return cell ? cell->text : cat(numbers[i]);
@@ -89,8 +99,9 @@ void Cells::keep(const std::vector<bool>& rows) {
   std::vector<int64_t> row_of;  // by the row before
   for (int64_t kept = 0; const bool stays : rows) row_of.push_back(stays ? kept++ : -1);
   for (CellColumn& c : columns) {
-    keep_rows(c.numbers, rows);
-    keep_rows(c.codes, rows);
+    c.numbers.keep(rows);
+    c.codes.keep(rows);
+    if (c.times) c.times = std::make_shared<SomeTimes>(c.times, rows);
     for (OddCell& o : c.odd) o.row = row_of[static_cast<size_t>(o.row)];
     std::erase_if(c.odd, [](const OddCell& o) { return o.row < 0; });
   }
@@ -99,13 +110,13 @@ void Cells::keep(const std::vector<bool>& rows) {
 
 uint64_t fingerprint(const Cells& cells) {
   std::string text;
-  const auto hash = [&](const void* data, size_t size) {
-    text += io::xxh3_128({static_cast<const uint8_t*>(data), size});
+  const auto hash = [&]<class T>(const std::vector<T>& values) {
+    text += io::xxh3_128({reinterpret_cast<const uint8_t*>(values.data()), values.size() * sizeof(T)});
   };
   for (const CellColumn& c : cells.columns) {
     text += cat("\n", c.name, "\n");
-    hash(c.numbers.data(), c.numbers.size() * sizeof(double));
-    hash(c.codes.data(), c.codes.size() * sizeof(uint32_t));
+    hash(std::vector<double>(c.numbers.begin(), c.numbers.end()));
+    hash(std::vector<uint32_t>(c.codes.begin(), c.codes.end()));
     for (uint32_t code = 0; code < c.words.size(); ++code) text += cat("\t", c.words[code]);
     for (const OddCell& odd : c.odd) text += cat("\t", odd.row, odd.text);
   }

@@ -11,7 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "freight/data/codes.h"
+#include "freight/data/date_time.h"
 #include "freight/data/growing.h"
+#include "freight/data/numbers.h"
 #include "freight/io/file.h"
 
 namespace freight::data {
@@ -19,7 +22,7 @@ namespace freight::data {
 // The distinct words of a column, numbered in the order in which they first occur.
 class Words {
  public:
-  static constexpr uint32_t kMissing = UINT32_MAX;  // stands for no word
+  static constexpr uint32_t kMissing = Codes::kMissing;  // stands for no word
   // Returns the number of a word, which is added if it is new.
   uint32_t add(std::string_view word);
   // Returns kMissing if there is no such word.
@@ -43,8 +46,17 @@ class Words {
 };
 
 // The kind of a column's cells. by_cells: numbers if all cells are numbers or missing, else words; integers that a
-// double cannot represent are words, too. skipped: only the column's name is kept.
-enum class CellKind : uint8_t { by_cells, numbers, words, skipped };
+// double cannot represent are words, too. skipped: only the column's name is kept. times: see CellsAsked::times.
+enum class CellKind : uint8_t { by_cells, numbers, words, times, skipped };
+
+// Times in a program's memory. Any thread may read them.
+class TimeSource {
+ public:
+  virtual ~TimeSource() = default;
+  virtual int64_t rows() const = 0;
+  virtual std::optional<DateTime> at(int64_t row) const = 0;  // empty for a missing time
+  virtual std::string text(int64_t row) const = 0;            // as a file has it, "2024-02-29"; "" for a missing time
+};
 
 // A cell in a column of numbers that is not a number.
 struct OddCell {
@@ -56,12 +68,13 @@ struct OddCell {
 struct CellColumn {
   std::string name;
   CellKind kind = CellKind::numbers;  // never by_cells
-  Growing<double> numbers;            // for numbers, by row: NaN for a missing or odd cell
-  Growing<uint32_t> codes;            // for words, by row: Words::kMissing for a missing cell
+  Numbers numbers;                    // for numbers, by row: NaN for a missing or odd cell
+  Codes codes;                        // for words, by row: Words::kMissing for a missing cell
   Words words;                        // as they are written, without surrounding spaces
   std::vector<OddCell> odd;           // for numbers, by row: cells that are neither finite numbers nor missing
   std::optional<OddCell> first_word;  // for words by their cells: the first cell that is not a number
   int64_t big_integers = 0;           // for words by their cells: cells such as 9007199254740993 (is_big_integer)
+  std::shared_ptr<const TimeSource> times = {};    // for times
   std::map<std::string, int64_t> missing_as = {};  // unusual spellings of missing cells, and how many have each
 
   bool is_words() const { return kind == CellKind::words; }
@@ -129,6 +142,9 @@ struct CellsAsked {
   // Called once, before the rows are read; returns a kind for each column. Empty: by_cells for all. Words keep the
   // spelling of their cells ("007"). An exception ends the reading.
   std::function<std::vector<CellKind>(const TableHead& head)> kinds = {};
+  // True for a column that may have the kind `times` if a program's table has it as times: whoever reads the cells
+  // knows this kind. Called after `kinds`. Empty: false for all, and times are words, as in files.
+  std::function<bool(size_t column)> times = {};
   // Column names for a file without a header. A first row of exactly these names is still a header.
   std::vector<std::string> names = {};
   std::optional<bool> header = {};       // if the first row is a header; empty: inferred from its cells

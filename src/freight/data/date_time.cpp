@@ -141,6 +141,18 @@ std::optional<TimeOfDay> time_at(DateCursor& at) {
   return time;
 }
 
+DateTime joined(const std::chrono::year_month_day& date, const TimeOfDay& time) {
+  const std::chrono::sys_days days(date);
+  DateTime out{.days = days.time_since_epoch().count(),
+               .year = static_cast<int>(date.year()),
+               .month = static_cast<int>(static_cast<unsigned>(date.month())),
+               .weekday = static_cast<int>(std::chrono::weekday(days).iso_encoding()) - 1,
+               .hour = time.hour};
+  out.seconds = static_cast<double>(out.days) * kSecondsOfDay + time.second +
+                kSecondsOfMinute * (time.hour * kMinutesOfHour + time.minute - time.zone);
+  return out;
+}
+
 }  // namespace
 
 std::optional<DateTime> date_time_in(std::string_view cell, DateOrder order) {
@@ -154,15 +166,20 @@ std::optional<DateTime> date_time_in(std::string_view cell, DateOrder order) {
     if (!found || !at.at_end()) return std::nullopt;
     time = *found;
   }
-  const std::chrono::sys_days days(*date);
-  DateTime out{.days = days.time_since_epoch().count(),
-               .year = static_cast<int>(date->year()),
-               .month = static_cast<int>(static_cast<unsigned>(date->month())),
-               .weekday = static_cast<int>(std::chrono::weekday(days).iso_encoding()) - 1,
-               .hour = time.hour};
-  out.seconds = static_cast<double>(out.days) * kSecondsOfDay + time.second +
-                kSecondsOfMinute * (time.hour * kMinutesOfHour + time.minute - time.zone);
-  return out;
+  return joined(*date, time);
+}
+
+std::optional<DateTime> date_time_at(int64_t seconds, std::string_view fraction) {
+  constexpr auto kSeconds = static_cast<int64_t>(kSecondsOfDay), kMinute = static_cast<int64_t>(kSecondsOfMinute);
+  constexpr int64_t kFirst = -719528 * kSeconds, kEnd = 2932897 * kSeconds;  // the years 0 and 10000
+  if (seconds < kFirst || seconds >= kEnd) return std::nullopt;
+  const int64_t rest = (seconds % kSeconds + kSeconds) % kSeconds;
+  const std::chrono::sys_days days{std::chrono::days((seconds - rest) / kSeconds)};
+  TimeOfDay time{.hour = static_cast<int>(rest / (kMinutesOfHour * kMinute)),
+                 .minute = static_cast<int>(rest / kMinute % kMinutesOfHour),
+                 .second = static_cast<double>(rest % kMinute)};
+  if (!fraction.empty()) time.second += DateCursor(fraction).fraction();
+  return joined(std::chrono::year_month_day(days), time);
 }
 
 }  // namespace freight::data

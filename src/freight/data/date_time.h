@@ -24,4 +24,8 @@ struct DateTime {
 // After the date a time may follow: hours and minutes, seconds with a fraction, AM or PM, a zone (Z, +01:00, +0100).
 std::optional<DateTime> date_time_in(std::string_view cell, DateOrder order);
 
+// A time as a number of seconds since 1970 in UTC, and the digits of its fraction of a second: what date_time_in reads
+// from its text. Empty for a year outside 0 to 9999.
+std::optional<DateTime> date_time_at(int64_t seconds, std::string_view fraction = {});
+
 }  // namespace freight::data

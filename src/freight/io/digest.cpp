@@ -46,11 +46,9 @@ std::string digest_of(sha256_ctx& state) {
 }
 
 std::string hash_of(const std::vector<ByteView>& pieces) {
-  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(), XXH3_freeState);
-  bool good = state && XXH3_128bits_reset(state.get()) == XXH_OK;
-  for (const ByteView p : pieces) good = good && XXH3_128bits_update(state.get(), p.data(), p.size()) == XXH_OK;
-  if (!good) fail(ErrorKind::capacity, "xxh3", "no memory for its state");
-  return hex(XXH3_128bits_digest(state.get()));
+  Xxh3 hash;
+  for (const ByteView p : pieces) hash.add(p);
+  return hash.hex();
 }
 
 // body(part) for every part, by a few threads of their own: those of the compute pool may be training. The parts begin
@@ -93,6 +91,18 @@ std::string sha256_of(const std::string& path) {
   }
   return digest_of(state);
 }
+
+Xxh3::Xxh3() : state_(XXH3_createState(), [](void* s) { XXH3_freeState(static_cast<XXH3_state_t*>(s)); }) {
+  if (!state_ || XXH3_128bits_reset(static_cast<XXH3_state_t*>(state_.get())) != XXH_OK) {
+    fail(ErrorKind::capacity, "xxh3", "no memory for its state");
+  }
+}
+
+void Xxh3::add(ByteView bytes) {
+  XXH3_128bits_update(static_cast<XXH3_state_t*>(state_.get()), bytes.data(), bytes.size());
+}
+
+std::string Xxh3::hex() const { return io::hex(XXH3_128bits_digest(static_cast<const XXH3_state_t*>(state_.get()))); }
 
 std::string xxh3_128(ByteView bytes) { return hex(XXH3_128bits(bytes.data(), bytes.size())); }
 

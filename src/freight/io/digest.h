@@ -16,6 +16,15 @@ namespace freight::io {
 // The hash in lower-case hex; XXH3 in its canonical order, as `xxhsum -H2` prints it.
 std::string sha256(ByteView bytes);
 std::string xxh3_128(ByteView bytes);  // the same by XXH3 of 128 bits
+class Xxh3 {                           // XXH3 of bytes that come in pieces
+ public:
+  Xxh3();
+  void add(ByteView bytes);  // the next piece
+  std::string hex() const;   // as xxh3_128 of all pieces
+
+ private:
+  std::shared_ptr<void> state_;
+};
 // The SHA-256 of a file, which need not fit into memory. Throws Error(data) that names a file that cannot be read.
 std::string sha256_of(const std::string& path);
 

@@ -70,9 +70,10 @@ class HeldOutPart {
   // Empty if the sample cannot be read.
   std::optional<Array> sample(int64_t i, const deploy::Predictor& predictor) {
     if (rows_) {
-      const int64_t width = rows_->rows.values.shape()[1];
+      const int64_t width = rows_->rows.values.width();
       Array row(DType::f64, {width});
-      std::memcpy(row.raw(), rows_->rows.values.data<double>() + i * width, row.bytes());
+      std::vector<double> room;
+      std::memcpy(row.raw(), rows_->rows.values.read(i, i + 1, room), row.bytes());
       return row;
     }
     if (!set_) return predictor.sample_of_text(text(i), cat("document ", i));

@@ -67,7 +67,7 @@ class TableExaminer {
     for (const store::Column& c : bundle_.columns) out_.columns.push_back(c.name);
     if (rows_.ranked) {
       out_.queries = static_cast<int64_t>(rows_.group_begins().size());
-      out_.ranking = metrics::scores_of(bundle_.rows->run(rows_.values), rows_.truth());
+      out_.ranking = metrics::scores_of(store::run(*bundle_.rows, rows_.values), rows_.truth());
     } else {
       find_worst(worst);
     }
@@ -106,10 +106,11 @@ class TableExaminer {
 
   void find_worst(int64_t most) {
     std::vector<std::pair<double, int64_t>> found;  // loss and row, the worst first
+    std::vector<double> room;
     for (int64_t begin = 0; begin < rows_.count() && poll_(); begin += kBlockRows) {
       const int64_t n = std::min(kBlockRows, rows_.count() - begin), k = bundle_.rows->outputs();
       Array block(DType::f64, {n, width_});
-      std::copy_n(rows_.values.data<double>() + begin * width_, n * width_, block.data<double>());
+      std::copy_n(rows_.values.read(begin, begin + n, room), n * width_, block.data<double>());
       const Array answers = bundle_.rows->run(block);
       std::vector<std::pair<double, int64_t>> here;
       for (int64_t i = 0; i < n; ++i)
@@ -120,7 +121,7 @@ class TableExaminer {
     }
     for (const auto& [negative, i] : found) {
       Array row(DType::f64, {1, width_});
-      std::copy_n(rows_.values.data<double>() + i * width_, width_, row.data<double>());
+      std::copy_n(rows_.values.read(i, i + 1, room), width_, row.data<double>());
       const Array answer = bundle_.rows->run(row);
       WorstRow w{.row = i, .truth = {}, .predicted = {}, .loss = -negative, .cells = {}};
       if (rows_.classification()) {
@@ -156,12 +157,12 @@ class TableExaminer {
 
   void shuffle(const store::Rows& rows) {
     const int64_t n = rows.count();
-    const double before = mean_loss(bundle_.rows->run(rows.values), rows);
+    const double before = mean_loss(store::run(*bundle_.rows, rows.values), rows);
     store::Importance importance{.measure = kPermutation, .columns = std::vector<double>(static_cast<size_t>(width_))};
-    Array values(DType::f64, rows.values.shape());
-    std::copy_n(rows.values.data<double>(), values.numel(), values.data<double>());
+    const Array values = rows.values.array().clone();
     for (const int64_t c : columns_to_shuffle()) {
       if (!poll_()) return;
+      const std::vector<double> own = rows.values.column(c);
       double rise = 0;
       for (int64_t draw = 0; draw < kShuffles; ++draw) {
         PhiloxStream random(static_cast<uint64_t>(draw), 0, 0);
@@ -171,8 +172,7 @@ class TableExaminer {
         }
         rise += mean_loss(bundle_.rows->run(values), rows) - before;
       }
-      for (int64_t i = 0; i < n; ++i)
-        values.data<double>()[i * width_ + c] = rows.values.data<double>()[i * width_ + c];
+      for (int64_t i = 0; i < n; ++i) values.data<double>()[i * width_ + c] = own[static_cast<size_t>(i)];
       importance.columns[static_cast<size_t>(c)] = rise / static_cast<double>(kShuffles);
     }
     out_.importance.push_back(std::move(importance));
@@ -180,7 +180,7 @@ class TableExaminer {
 
   void explain(const store::Rows& rows) {
     if (!bundle_.rows->explains() || !poll_()) return;
-    const Array added = bundle_.rows->contributions(rows.values);
+    const Array added = bundle_.rows->contributions(rows.values.array());
     const int64_t groups = added.shape()[1];
     store::Importance importance{.measure = "mean |SHAP|", .columns = std::vector<double>(static_cast<size_t>(width_))};
     for (int64_t i = 0; i < rows.count() * groups; ++i) {
@@ -196,8 +196,7 @@ class TableExaminer {
   std::vector<double> grid_of(const store::Rows& rows, int64_t column, bool words) const {
     std::map<double, int64_t> times;
     std::vector<double> all;
-    for (int64_t i = 0; i < rows.count(); ++i) {
-      const double v = rows.values.data<double>()[i * width_ + column];
+    for (const double v : rows.values.column(column)) {
       if (std::isnan(v) || (words && v < 0)) continue;
       ++times[v];
       all.push_back(v);
@@ -229,8 +228,7 @@ class TableExaminer {
       d.outputs.push_back(classes ? bundle_.classes[static_cast<size_t>(o)] : std::string());
     }
     d.answers.resize(outputs.size());
-    Array values(DType::f64, rows.values.shape());
-    std::copy_n(rows.values.data<double>(), values.numel(), values.data<double>());
+    const Array values = rows.values.array().clone();
     for (const double v : grid) {
       for (int64_t i = 0; i < rows.count(); ++i) values.data<double>()[i * width_ + column] = v;
       const Array answers = bundle_.rows->run(values);

@@ -62,6 +62,22 @@ metrics::Truth Rows::truth() const {
   return truth;
 }
 
+Array run(const RowModel& model, const RowValues& rows) {
+  constexpr int64_t kBlock = 1 << 16;  // rows
+  if (!rows.of_table()) return model.run(rows.array());
+  const int64_t n = rows.count(), width = rows.width();
+  Array out(DType::f32, {n, model.outputs()});
+  std::vector<double> room;
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const int64_t end = std::min(n, begin + kBlock);
+    Array block(DType::f64, {end - begin, width});
+    std::copy_n(rows.read(begin, end, room), block.numel(), block.data<double>());
+    const Array y = model.run(block);
+    std::copy_n(y.data<float>(), y.numel(), out.data<float>() + begin * model.outputs());
+  }
+  return out;
+}
+
 Array RowModel::contributions(const Array&) const {
   fail(ErrorKind::usage, "contributions", "this model does not attribute its predictions to columns");
 }
@@ -135,6 +151,8 @@ std::optional<double> value_in(const Column& column, std::string_view cell) {
   }
   return data::number_as(cell, column.style);
 }
+
+double value_in(const Column& column, const data::DateTime& time) { return part_of(time, column.form); }
 
 // Categories and dates are texts, of numbers as they print.
 std::optional<double> value_in(const Column& column, double number) {

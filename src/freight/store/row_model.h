@@ -17,6 +17,7 @@
 #include "freight/io/safetensors.h"
 #include "freight/metrics/scores.h"
 #include "freight/store/row_form.h"
+#include "freight/store/row_values.h"
 
 namespace freight::store {
 
@@ -65,13 +66,13 @@ inline constexpr double kUnknownWord = -1;              // a category that train
 
 // Samples for fitting or measuring a model of tables.
 struct Rows {
-  Array values;                       // f64 (N, columns): numbers, or numbers of categories; NaN for missing values
+  RowValues values;                   // f64 (N, columns): numbers, or numbers of categories; NaN for missing values
   Array labels;                       // i64 (N): class numbers; or f32 (N): regression targets
   std::optional<Array> weights = {};  // f32 (N), above 0: weights; without them each row counts once
   std::optional<Array> groups = {};   // i64 (N): equal for rows of one group; without them each row is its own
   // Labels are relevances, and rows are ranked within their groups. The rows of a group are consecutive.
   bool ranked = false;
-  int64_t count() const { return values.shape()[0]; }
+  int64_t count() const { return values.count(); }
   bool classification() const { return labels.dtype() == DType::i64; }
   double weight(int64_t row) const { return weights ? static_cast<double>(weights->data<float>()[row]) : 1.0; }
   // The first row of each run of equal groups; for ranked rows these are the groups.
@@ -117,6 +118,9 @@ class RowModel {
   virtual std::string library_file(const std::string& format, const std::vector<std::string>& names) const;
 };
 
+// The model's predictions for rows of a table, f32 (N, outputs), in blocks that are small next to the table.
+Array run(const RowModel& model, const RowValues& rows);
+
 // The inputs and outputs of a model of tables, as its file describes them.
 struct RowShape {
   std::vector<Column> columns;
@@ -145,6 +149,7 @@ Cell cell_of(int64_t integer);
 // that training did not see; nullopt for anything else that is not a finite number or date in a column of those.
 std::optional<double> value_in(const Column& column, std::string_view text);
 std::optional<double> value_in(const Column& column, double number);
+double value_in(const Column& column, const data::DateTime& time);  // of a date
 // Says that of such a cell.
 std::string unfit(const Column& column, std::string_view cell);
 // One row of cells, f64 (columns), in the columns' order. Throws Error(data) that begins with `name` and says which

@@ -21,7 +21,7 @@ constexpr uint32_t kMissingOneIn = 16;
 
 }  // namespace
 
-Array drawn_rows(const std::vector<Column>& columns, const Array& seen) {
+Array drawn_rows(const std::vector<Column>& columns, const RowValues& seen) {
   const auto width = static_cast<int64_t>(columns.size());
   const int64_t n = std::clamp<int64_t>(kSampleCells / std::max<int64_t>(width, 1), 1, kSamples);
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -30,8 +30,7 @@ Array drawn_rows(const std::vector<Column>& columns, const Array& seen) {
   for (int64_t c = 0; c < width; ++c) {
     const Column& column = columns[static_cast<size_t>(c)];
     double least = kNone, most = kNone;
-    for (int64_t i = 0; i < seen.shape()[0] && !column.words; ++i) {
-      const double v = seen.data<double>()[i * width + c];
+    for (const double v : column.words ? std::vector<double>() : seen.column(c)) {
       if (!std::isfinite(v)) continue;
       least = std::isnan(least) ? v : std::min(least, v);
       most = std::isnan(most) ? v : std::max(most, v);
@@ -49,7 +48,7 @@ Array drawn_rows(const std::vector<Column>& columns, const Array& seen) {
   return rows;
 }
 
-RowSamples sampled(const RowModel& model, const std::vector<Column>& columns, const Array& seen) {
+RowSamples sampled(const RowModel& model, const std::vector<Column>& columns, const RowValues& seen) {
   const Array rows = drawn_rows(columns, seen), answers = model.run(rows);
   const int64_t width = rows.shape()[1], outputs = answers.shape()[1];
   // Random rows may have a prediction that is not finite, which a saved file must not contain.

@@ -19,8 +19,8 @@ struct RowSamples {
 
 // Draws each value independently: between the minimum and maximum that `seen`, f64 (rows, columns), has in its column,
 // or any of the column's categories; some are missing, and some categories unknown. Equal columns give equal rows.
-Array drawn_rows(const std::vector<Column>& columns, const Array& seen);
-RowSamples sampled(const RowModel& model, const std::vector<Column>& columns, const Array& seen);
+Array drawn_rows(const std::vector<Column>& columns, const RowValues& seen);
+RowSamples sampled(const RowModel& model, const std::vector<Column>& columns, const RowValues& seen);
 
 void write_samples(const RowSamples& samples, io::SafeTensors& file);
 // Throws Error(checkpoint) that names `path` if they do not fit the model.

@@ -9,7 +9,6 @@
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/data/columns.h"
-#include "freight/io/file_memory.h"
 
 namespace freight::store {
 
@@ -28,13 +27,14 @@ std::vector<data::CellKind> kinds_of(const std::vector<Column>& columns, const s
   return kinds;
 }
 
-TableRows::TableRows(const std::vector<Column>& columns, const data::Cells& cells, const std::vector<size_t>& places)
-    : cells_(cells), places_(places) {
-  FREIGHT_CHECK(places.size() == columns.size(), "TableRows got ", places.size(), " places of columns");
+TableRows::TableRows(const std::vector<Column>& columns, std::shared_ptr<const data::Cells> cells,
+                     std::vector<size_t> places)
+    : columns_(columns), cells_(std::move(cells)), places_(std::move(places)) {
+  FREIGHT_CHECK(places_.size() == columns.size(), "TableRows got ", places_.size(), " places of columns");
   for (size_t k = 0; k < columns.size(); ++k) {
-    const data::CellColumn& cell = cells.columns[places[k]];
-    FREIGHT_CHECK(cell.is_words() || !columns[k].takes_texts(), "column ", cell.name,
-                  " was read as numbers, and the model expects categories");
+    const data::CellColumn& cell = cells_->columns[places_[k]];
+    FREIGHT_CHECK(cell.is_words() || (cell.times && columns[k].date()) || !columns[k].takes_texts(), "column ",
+                  cell.name, " was read as numbers, and the model expects categories");
     std::vector<double>& numbers = word_numbers_.emplace_back();
     std::vector<bool> wrong(cell.words.size());
     bool any_wrong = false;
@@ -42,7 +42,7 @@ TableRows::TableRows(const std::vector<Column>& columns, const data::Cells& cell
       const std::string_view word = cell.words[code];
       // A form that tells numbers from texts writes plain numbers, whatever the column's style.
       const std::optional<double> number =
-          cells.head.typed && !columns[k].takes_texts() ? data::number_in(word) : std::nullopt;
+          cells_->head.typed && !columns[k].takes_texts() ? data::number_in(word) : std::nullopt;
       const std::optional<double> value = number ? value_in(columns[k], *number) : value_in(columns[k], word);
       numbers.push_back(value.value_or(std::numeric_limits<double>::quiet_NaN()));
       wrong[code] = !value;
@@ -60,38 +60,43 @@ TableRows::TableRows(const std::vector<Column>& columns, const data::Cells& cell
   faults_.erase(std::unique(faults_.begin(), faults_.end(), same), faults_.end());
 }
 
-void TableRows::fill(size_t column, std::span<const int64_t> rows, double* out) const {
-  const data::CellColumn& cell = cells_.columns[places_[column]];
-  const std::vector<double>& numbers = word_numbers_[column];
-  const size_t width = places_.size();
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const auto row = static_cast<size_t>(rows[i]);
-    double& value = out[i * width + column];
-    if (!cell.is_words()) {
-      value = cell.numbers[row];
-    } else {
-      const uint32_t code = cell.codes[row];
-      value = code == data::Words::kMissing ? std::numeric_limits<double>::quiet_NaN() : numbers[code];
+void TableRows::fill(size_t column, std::span<const uint32_t> rows, double* to, size_t stride) const {
+  constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+  const data::CellColumn& cell = cells_->columns[places_[column]];
+  if (cell.times) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const std::optional<data::DateTime> time = cell.times->at(rows[i]);
+      to[i * stride] = time ? value_in(columns_[column], *time) : kMissing;
     }
+  } else if (cell.is_words()) {
+    const std::vector<double>& numbers = word_numbers_[column];
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const uint32_t code = cell.codes[rows[i]];
+      to[i * stride] = code == data::Words::kMissing ? kMissing : numbers[code];
+    }
+  } else {
+    cell.numbers.gather(rows, to, stride);
   }
 }
 
-Array TableRows::values(std::span<const int64_t> rows, const std::string& folder) const {
+void TableRows::values(std::span<const uint32_t> rows, double* to) const {
   // The rows of a block stay in the cache while each column writes its own values.
   constexpr size_t kBlock = 256;
-  const Array out =
-      io::zeros_in(folder, DType::f64, {static_cast<int64_t>(rows.size()), static_cast<int64_t>(places_.size())});
   for (size_t begin = 0; begin < rows.size(); begin += kBlock) {
     const auto block = rows.subspan(begin, std::min(kBlock, rows.size() - begin));
-    for (size_t k = 0; k < places_.size(); ++k) fill(k, block, out.data<double>() + begin * places_.size());
+    for (size_t k = 0; k < places_.size(); ++k) fill(k, block, to + begin * places_.size() + k, places_.size());
   }
+}
+
+Array TableRows::values(std::span<const uint32_t> rows) const {
+  Array out(DType::f64, {static_cast<int64_t>(rows.size()), width()});
+  values(rows, out.data<double>());
   return out;
 }
 
 Array TableRows::row(int64_t row) const {
-  Array out(DType::f64, {static_cast<int64_t>(places_.size())});
-  for (size_t k = 0; k < places_.size(); ++k) fill(k, {&row, 1}, out.data<double>());
-  return out;
+  const auto number = static_cast<uint32_t>(row);
+  return values({&number, 1}).reshaped({width()});
 }
 
 }  // namespace freight::store

@@ -1,5 +1,6 @@
 // Converts the values of a table to the rows that a model takes: numbers of its columns, in its order.
 #pragma once
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,21 +20,28 @@ struct RowFault {
   std::string reason;
 };
 
-// The values of a table for a model of these columns. `cells` were read with kinds_of(), and must outlive this object.
+// The values of a table for a model of these columns. The cells were read with kinds_of(), except that dates may be
+// times.
 class TableRows {
  public:
-  TableRows(const std::vector<Column>& columns, const data::Cells& cells, const std::vector<size_t>& places);
+  TableRows(const std::vector<Column>& columns, std::shared_ptr<const data::Cells> cells, std::vector<size_t> places);
+  // `cells` must outlive this object.
+  TableRows(const std::vector<Column>& columns, const data::Cells& cells, const std::vector<size_t>& places)
+      : TableRows(columns, {std::shared_ptr<void>(), &cells}, places) {}
   // Values that are not numbers where numbers are needed, ordered by row, at most one per row.
   const std::vector<RowFault>& faults() const { return faults_; }
   // f64 (rows, columns), as row_of makes them; NaN for invalid values.
-  Array values(std::span<const int64_t> rows) const { return values(rows, {}); }
-  Array values(std::span<const int64_t> rows,
-               const std::string& folder) const;  // the array is in a file of this folder (io::zeros_in)
-  Array row(int64_t row) const;                   // f64 (columns)
+  Array values(std::span<const uint32_t> rows) const;
+  void values(std::span<const uint32_t> rows, double* to) const;
+  Array row(int64_t row) const;  // f64 (columns)
+  // One column's values of these rows.
+  void column(size_t column, std::span<const uint32_t> rows, double* to) const { fill(column, rows, to, 1); }
+  int64_t width() const { return static_cast<int64_t>(places_.size()); }
 
  private:
-  void fill(size_t column, std::span<const int64_t> rows, double* out) const;
-  const data::Cells& cells_;
+  void fill(size_t column, std::span<const uint32_t> rows, double* to, size_t stride) const;
+  std::vector<Column> columns_;
+  std::shared_ptr<const data::Cells> cells_;
   std::vector<size_t> places_;
   std::vector<std::vector<double>> word_numbers_;  // by column and code
   std::vector<RowFault> faults_;

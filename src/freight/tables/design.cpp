@@ -21,14 +21,14 @@ double raw(const DesignTerm& term, double cell) {
 }  // namespace
 
 Design::Design(const store::RowShape& shape, const store::Rows& rows) {
-  const int64_t n = rows.count(), width = rows.values.shape()[1];
-  const auto* const cells = rows.values.data<double>();
+  const int64_t n = rows.count(), width = rows.values.width();
+  std::vector<double> cells;  // of the current column
   // Keeps a term that differs between rows. A term of a category stays 0 or 1, so that its coefficient is that of the
   // category.
   const auto add = [&](DesignTerm term, bool scaled) {
     double sum = 0, squares = 0, count = 0;
     for (int64_t i = 0; i < n; ++i) {
-      const double v = raw(term, cells[i * width + term.column]);
+      const double v = raw(term, cells[static_cast<size_t>(i)]);
       if (std::isnan(v)) continue;
       sum += rows.weight(i) * v;
       count += rows.weight(i);
@@ -36,7 +36,7 @@ Design::Design(const store::RowShape& shape, const store::Rows& rows) {
     if (count == 0) return;
     term.mean = sum / count;
     for (int64_t i = 0; i < n; ++i) {
-      const double v = raw(term, cells[i * width + term.column]);
+      const double v = raw(term, cells[static_cast<size_t>(i)]);
       if (!std::isnan(v)) squares += rows.weight(i) * (v - term.mean) * (v - term.mean);
     }
     if (!std::isfinite(squares)) {
@@ -49,6 +49,7 @@ Design::Design(const store::RowShape& shape, const store::Rows& rows) {
   };
   for (int64_t c = 0; c < width; ++c) {
     const store::Column& column = shape.columns[static_cast<size_t>(c)];
+    cells = rows.values.column(c);
     if (!column.words) add({.column = c}, true);
     for (int64_t level = 1; level < static_cast<int64_t>(column.levels.size()); ++level) {
       add({.column = c, .level = level, .words = true}, false);

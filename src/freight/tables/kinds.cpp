@@ -198,6 +198,21 @@ TypedColumn type_of_words(const data::CellColumn& column) {
   return category;
 }
 
+// Times in a program's memory are dates that the reader need not recognize. The notes are those of their texts.
+TypedColumn type_of_times(const data::CellColumn& column) {
+  std::optional<data::DateTime> first;
+  bool missing = false, same = true;
+  for (int64_t i = 0; i < column.times->rows() && same; ++i) {
+    const std::optional<data::DateTime> time = column.times->at(i);
+    missing = missing || !time;
+    if (!first) first = time;
+    same = same && (!time || time->seconds == first->seconds);
+  }
+  if (!first) return {.kind = ColumnKind::constant, .note = "all values are missing"};
+  if (same && !missing) return {.kind = ColumnKind::constant, .note = cat("all values are ", column.text(0))};
+  return {.kind = ColumnKind::datetime};
+}
+
 // Counts the spellings of missing values among dates, which would be words in a column of categories.
 void count_missing_dates(data::CellColumn& column) {
   const std::vector<int64_t> counts = counts_of_words(column);
@@ -300,6 +315,7 @@ data::CellKind cells_of(ColumnKind kind) {
 
 TypedColumn type_of(const data::CellColumn& column, const std::string& table, const TypingOptions& options) {
   if (options.said) return type_as_said(column, table, *options.said);
+  if (column.times) return type_of_times(column);
   return column.is_words() ? type_of_words(column) : type_of_numbers(column, options.alone);
 }
 
@@ -309,7 +325,7 @@ TypedColumn type_column(data::Cells& cells, size_t at, const std::string& table,
   if (numbers || !options.said) reading = read_numbers(cells, at, {.said = numbers, .folder = options.folder});
   data::CellColumn& column = cells.columns[at];
   TypedColumn typed = type_of(column, table, options);
-  if (typed.kind == ColumnKind::datetime) count_missing_dates(column);
+  if (typed.kind == ColumnKind::datetime && !column.times) count_missing_dates(column);
   const bool whole = typed.kind == ColumnKind::number || typed.kind == ColumnKind::integer;
   const bool unnamed = at == 0 && cells.head.index && !options.said && typed.kind != ColumnKind::constant;
   if (unnamed && (whole ? typed.kind == ColumnKind::integer : typed.kind != ColumnKind::identifier)) {
@@ -341,6 +357,7 @@ std::vector<store::Column> features_of(const data::CellColumn& column, const Typ
   if (typed.kind != ColumnKind::datetime) return {whole};
   std::vector<store::Column> parts;
   const std::vector<int64_t> counts = counts_of_words(column);
+  const int64_t values = column.times ? column.times->rows() : static_cast<int64_t>(counts.size());
   for (const store::CellForm form : {store::CellForm::year, store::CellForm::month, store::CellForm::weekday,
                                      store::CellForm::hour, store::CellForm::seconds}) {
     store::Column part{.name = cat(column.name, ".", store::to_string(form)),
@@ -350,9 +367,14 @@ std::vector<store::Column> features_of(const data::CellColumn& column, const Typ
     while (std::find(names.begin(), names.end(), part.name) != names.end()) part.name += "_";
     std::optional<double> first;
     bool same = true;
-    for (uint32_t code = 0; code < counts.size() && same; ++code) {
-      if (counts[code] == 0) continue;
-      const double v = *store::value_in(part, column.words[code]);
+    for (int64_t i = 0; i < values && same; ++i) {
+      double v = std::numeric_limits<double>::quiet_NaN();
+      if (!column.times) {
+        const auto code = static_cast<uint32_t>(i);
+        if (counts[code] > 0) v = *store::value_in(part, column.words[code]);
+      } else if (const auto time = column.times->at(i)) {
+        v = store::value_in(part, *time);
+      }
       if (std::isnan(v)) continue;
       same = !first || v == *first;
       if (!first) first = v;

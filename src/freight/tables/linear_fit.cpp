@@ -51,13 +51,15 @@ class Blocks {
 
   template <class F>
   void for_each(const F& f) const {
+    std::vector<double> room;
     for (int64_t first = 0; first < count(); first += kFitBlockRows) {
       const int64_t n = std::min(kFitBlockRows, count() - first);
       Array x(DType::f64, {kFitBlockRows, width()}), y(DType::f64, {kFitBlockRows, outputs_}),
           weight(DType::f64, {kFitBlockRows, 1});
+      const double* const cells = rows_.values.read(first, first + n, room);
       for (int64_t i = 0; i < n; ++i) {
         double* const to = x.data<double>() + i * width();
-        design_.encode(rows_.values.data<double>() + (first + i) * rows_.values.shape()[1], to);
+        design_.encode(cells + i * rows_.values.width(), to);
         to[width() - 1] = 1;
         weight.data<double>()[i] = rows_.weight(first + i);
         if (rows_.classification()) {

@@ -77,7 +77,7 @@ MlpColumns::MlpColumns(const std::vector<store::Column>& columns, TreeColumns fe
   }
 }
 
-Array MlpColumns::encode(const Array& rows, int64_t begin, int64_t end, int64_t count) const {
+Array MlpColumns::encode(const store::RowValues& rows, int64_t begin, int64_t end, int64_t count) const {
   const Array features = features_.features(rows, begin, end);
   Array out(DType::f32, {count, width()});
   std::fill_n(out.data<float>(), out.numel(), 0.0f);

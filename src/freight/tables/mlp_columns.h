@@ -25,8 +25,8 @@ class MlpColumns {
   int64_t width() const { return static_cast<int64_t>(2 * numbers_.size() + words_.size()); }
 
   // Encodes rows [begin, end) of f64 (N, columns), followed by rows of zeros, as f32 (count, width).
-  Array encode(const Array& rows, int64_t begin, int64_t end, int64_t count) const;
-  Array encode(const Array& rows) const { return encode(rows, 0, rows.shape()[0], rows.shape()[0]); }
+  Array encode(const store::RowValues& rows, int64_t begin, int64_t end, int64_t count) const;
+  Array encode(const store::RowValues& rows) const { return encode(rows, 0, rows.count(), rows.count()); }
 
  private:
   TreeColumns features_;

@@ -249,7 +249,7 @@ struct RowRun : train::Prepared {
     } else if (choice || config.tune > 0) {
       comparison.seconds = kUsualBudget;
     }
-    told_cost.bytes += static_cast<double>(rows.train.values.bytes());  // a fold's rows are a copy
+    told_cost.bytes += rows.train.values.bytes();  // a fold's rows are a copy
     note_small_classes();
     if (!config.split_by.empty()) {
       notes.push_back(cat("folds are random, not by ", config.split_by,
@@ -445,7 +445,7 @@ void RowFit::train(train::RunRecorder& to, train::Observer& observer) {
 }
 
 Array RowFit::predictions_for(const store::Rows& rows) const {
-  return rows.count() > 0 ? model_->run(rows.values) : Array(DType::f32, {0, model_->outputs()});
+  return rows.count() > 0 ? store::run(*model_, rows.values) : Array(DType::f32, {0, model_->outputs()});
 }
 
 void RowFit::fit(const Candidate& chosen, train::RunRecorder& to, train::Observer& observer) {
@@ -473,7 +473,7 @@ void RowFit::fit(const Candidate& chosen, train::RunRecorder& to, train::Observe
             .best = false,
             .seconds = seconds};
     if (!last.test && run_.rows.held_out.count() > 0) {
-      last.test = figures_of(round.model->run(run_.rows.held_out.values), run_.rows.held_out);
+      last.test = figures_of(store::run(*round.model, run_.rows.held_out.values), run_.rows.held_out);
     }
     last.best = round.best ? *round.best : last.test && place.improves(usual_score(*last.test));
     to.trained(last.train, 1, last.seconds);
@@ -497,7 +497,7 @@ void RowFit::fit(const Candidate& chosen, train::RunRecorder& to, train::Observe
 
 train::Evaluation evaluate(const store::RowModel& model, const store::Rows& rows, std::optional<double> threshold) {
   const auto start = std::chrono::steady_clock::now();
-  train::Evaluation e = evaluate(model.run(rows.values), rows, threshold);
+  train::Evaluation e = evaluate(store::run(model, rows.values), rows, threshold);
   e.seconds = seconds_since(start);
   return e;
 }
@@ -630,12 +630,12 @@ train::Measurement RowLearner::measure(store::Bundle bundle, const std::string& 
   const train::MeasuredRows measured = rows_to_measure(bundle, path, request);
   if (!measured.note.empty()) request.note(measured.note);
   store::ColumnGaps gaps;
-  gaps.add(bundle.columns, measured.rows.values);
+  gaps.add(bundle.columns, measured.rows.values.array());
   if (request.warn) {
     for (const std::string& gap : gaps.warnings(bundle.columns)) request.warn(gap);
   }
   const auto start = std::chrono::steady_clock::now();
-  const Array predictions = bundle.rows->run(measured.rows.values);
+  const Array predictions = store::run(*bundle.rows, measured.rows.values);
   train::Measurement out{.figures = evaluate(predictions, measured.rows, bundle.threshold),
                          .scores = {},
                          .data = measured.data,

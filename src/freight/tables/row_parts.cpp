@@ -43,7 +43,7 @@ std::vector<int64_t> folds_of(const store::Rows& rows, int64_t folds, uint64_t s
 }
 
 store::Rows rows_at(const store::Rows& rows, const std::vector<int64_t>& numbers) {
-  store::Rows some{taken(rows.values, numbers), taken(rows.labels, numbers)};
+  store::Rows some{rows.values.at(numbers), taken(rows.labels, numbers)};
   if (rows.weights) some.weights = taken(*rows.weights, numbers);
   if (rows.groups) some.groups = taken(*rows.groups, numbers);
   some.ranked = rows.ranked;
@@ -61,7 +61,7 @@ Array joined(const std::vector<Array>& parts) {
 }
 
 store::Rows joined(const store::Rows& first, const store::Rows& second) {
-  store::Rows all{joined({first.values, second.values}), joined({first.labels, second.labels})};
+  store::Rows all{first.values.followed_by(second.values), joined({first.labels, second.labels})};
   if (first.weights && second.weights) all.weights = joined({*first.weights, *second.weights});
   if (first.groups && second.groups) all.groups = joined({*first.groups, *second.groups});
   all.ranked = first.ranked;

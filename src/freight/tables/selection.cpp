@@ -187,7 +187,7 @@ class Comparison {
 
   void take(FoldFigures& m, const Candidate& c, const store::RowModel& model, const store::Rows& held_out) {
     const double before = now();
-    const Array predictions = model.run(held_out.values);
+    const Array predictions = store::run(model, held_out.values);
     m.row_seconds += (now() - before) / static_cast<double>(std::max<int64_t>(held_out.count(), 1));
     const double asked = data_.shape.classes.size() == 2 ? c.config.threshold : 0;
     const auto score =

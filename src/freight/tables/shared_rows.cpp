@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 Json described(const store::Rows& rows) {
   return {{"rows", rows.count()},
-          {"columns", rows.values.shape()[1]},
+          {"columns", rows.values.width()},
           {"classes", rows.classification()},
           {"weights", rows.weights.has_value()},
           {"groups", rows.groups.has_value()},
@@ -36,7 +36,7 @@ store::Rows room_for(const Json& j) {
 
 void broadcast(job::Ranks& ranks, const store::Rows& rows) {
   const auto one = [&](const Array& a) { ranks.broadcast(a.raw(), a.bytes()); };
-  one(rows.values);
+  one(rows.values.array());  // the room of those that receive it
   one(rows.labels);
   if (rows.weights) one(*rows.weights);
   if (rows.groups) one(*rows.groups);

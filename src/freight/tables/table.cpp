@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 
 #include "freight/base/error.h"
@@ -73,6 +74,7 @@ class TableReader {
       : source_(source), set_(set), types_(parse_types(source.types)) {
     cells_ = data::read_part(set, part,
                              {.kinds = [this](const data::TableHead& head) { return kinds(head); },
+                              .times = [this](size_t column) { return is_only_feature(column); },
                               .names = names_of_columns(source.columns),
                               .header = header_of(source.header),
                               .needed = source.known ? store::sources_of(source.known->columns) : Names(),
@@ -89,9 +91,12 @@ class TableReader {
     leave_out(cells_, source_, store::TableRows(out_.shape.columns, cells_, places_).faults());
     divide();
     choose_levels();
-    const store::TableRows rows(out_.shape.columns, cells_, places_);
-    out_.train = rows_of(rows, false);
-    out_.held_out = rows_of(rows, true);
+    const std::vector<uint32_t> training = chosen_rows(false), others = chosen_rows(true);
+    out_.train = rows_of(training);
+    out_.held_out = rows_of(others);
+    const std::shared_ptr<const store::TableRows> table = table_of_features();
+    out_.train.values = {table, training};
+    out_.held_out.values = {table, others};
     out_.fingerprint = fingerprint();
     if (source_.known) return;
     learn_ranges();
@@ -122,6 +127,11 @@ class TableReader {
     const size_t at = column_at(head.names, asked, flag, source_.data.where());
     need_feature(at, flag, head.names[at]);
     return at;
+  }
+
+  // True for a column that has no other role, and whose type is not given: its times need no spelling.
+  bool is_only_feature(size_t column) const {
+    return column != target_ && column != order_ && column != group_ && !said_.contains(column);
   }
 
   std::vector<data::CellKind> kinds(const data::TableHead& head) {
@@ -403,12 +413,10 @@ class TableReader {
   }
 
   void learn_ranges() {
-    const int64_t n = out_.train.count(), width = out_.train.values.shape()[1];
-    for (int64_t k = 0; k < width; ++k) {
+    for (int64_t k = 0; k < out_.train.values.width(); ++k) {
       store::Column& column = out_.shape.columns[static_cast<size_t>(k)];
       column.complete = true;
-      for (int64_t i = 0; i < n; ++i) {
-        const double v = out_.train.values.data<double>()[i * width + k];
+      for (const double v : out_.train.values.column(k)) {
         column.complete = column.complete && !std::isnan(v);
         if (std::isnan(v) || column.words) continue;
         if (!column.range) column.range = {v, v};
@@ -421,7 +429,7 @@ class TableReader {
     RowSource other = source_;
     if (!set_.test.files.empty()) other.data = set_.test.files[0];
     other.test = other.drop = other.types = other.split_by = "";
-    if (weight_) other.weight_column = cells_.columns[*weight_].name;
+    if (weight_) other.weight_column = cells_.head.names[*weight_];
     if (!other.ranking) other.group_column = "";
     other.target = out_.target;
     other.known = &out_.shape;
@@ -436,24 +444,40 @@ class TableReader {
                              source_.test.empty() ? "" : " (--test)"));
   }
 
-  store::Rows rows_of(const store::TableRows& all, bool test) const {
-    std::vector<int64_t> chosen;
+  // The rows of a split; those of a ranking by their groups.
+  std::vector<uint32_t> chosen_rows(bool test) const {
+    std::vector<uint32_t> chosen;
+    chosen.reserve(static_cast<size_t>(std::count(held_out_.begin(), held_out_.end(), test)));
     for (size_t i = 0; i < held_out_.size(); ++i) {
-      if (held_out_[i] == test) chosen.push_back(static_cast<int64_t>(i));
+      if (held_out_[i] == test) chosen.push_back(static_cast<uint32_t>(i));
     }
+    if (source_.ranking) {
+      const std::vector<int64_t> groups = numbered(cells_.columns[*group_], cells_.rows());
+      std::stable_sort(chosen.begin(), chosen.end(), [&](uint32_t a, uint32_t b) { return groups[a] < groups[b]; });
+    }
+    return chosen;
+  }
+
+  // The cells of the features, which take no other memory than their columns'.
+  std::shared_ptr<const store::TableRows> table_of_features() {
+    for (size_t i = 0; i < cells_.columns.size(); ++i) {
+      if (std::find(places_.begin(), places_.end(), i) == places_.end()) cells_.columns[i] = {};
+    }
+    auto cells = std::make_shared<data::Cells>(std::move(cells_));
+    cells_ = {.files = cells->files, .head = cells->head, .columns = {}, .places = {}};
+    return std::make_shared<store::TableRows>(out_.shape.columns, std::move(cells), places_);
+  }
+
+  // Labels, weights and groups.
+  store::Rows rows_of(const std::vector<uint32_t>& chosen) const {
     std::vector<int64_t> groups;
     if (group_) groups = numbered(cells_.columns[*group_], cells_.rows());
-    if (source_.ranking) {
-      std::stable_sort(chosen.begin(), chosen.end(), [&](int64_t a, int64_t b) {
-        return groups[static_cast<size_t>(a)] < groups[static_cast<size_t>(b)];
-      });
-    }
     const auto n = static_cast<int64_t>(chosen.size());
     const bool classes = !out_.shape.classes.empty();
-    store::Rows rows{all.values(chosen, source_.folder), Array(classes ? DType::i64 : DType::f32, {n})};
+    store::Rows rows{{}, Array(classes ? DType::i64 : DType::f32, {n})};
     if (weight_) rows.weights = Array(DType::f32, {n});
     for (size_t i = 0; i < chosen.size(); ++i) {
-      const auto row = static_cast<size_t>(chosen[i]);
+      const size_t row = chosen[i];
       if (weight_) {
         const auto weight = static_cast<float>(cells_.columns[*weight_].numbers[row]);
         if (!(weight > 0) || !std::isfinite(weight)) {
@@ -469,14 +493,13 @@ class TableReader {
       const auto value = static_cast<float>(target_column().numbers[row]);
       if (!std::isfinite(value)) {
         fail(ErrorKind::data, cells_.place(chosen[i]), "column ", out_.target,
-             ": expected a number that f32 holds, got ", excerpt(target_column().text(chosen[i])));
+             ": expected a number that f32 holds, got ", excerpt(target_column().text(static_cast<int64_t>(row))));
       }
       rows.labels.data<float>()[i] = value;
     }
     if (group_) {
       rows.groups = Array(DType::i64, {n});
-      for (size_t i = 0; i < chosen.size(); ++i)
-        rows.groups->data<int64_t>()[i] = groups[static_cast<size_t>(chosen[i])];
+      for (size_t i = 0; i < chosen.size(); ++i) rows.groups->data<int64_t>()[i] = groups[chosen[i]];
     }
     rows.ranked = source_.ranking;
     return rows;
@@ -486,10 +509,19 @@ class TableReader {
   uint64_t fingerprint() const {
     std::string text = cat(out_.target, "\n", join(out_.shape.classes, "\t"));
     for (const store::Column& c : out_.shape.columns) text += cat("\n", c.name, "\t", join(c.levels, "\t"));
-    const auto bytes = [](const Array& a) {
-      return io::ByteView(static_cast<const uint8_t*>(a.raw()), static_cast<size_t>(a.bytes()));
+    const auto bytes = [](const void* data, size_t size) {
+      return io::ByteView(static_cast<const uint8_t*>(data), size);
     };
-    text += cat("\n", io::xxh3_128(bytes(out_.train.values)), io::xxh3_128(bytes(out_.train.labels)));
+    const store::RowValues& values = out_.train.values;
+    constexpr int64_t kBlock = 1 << 12;  // rows
+    std::vector<double> room;
+    io::Xxh3 hash_of_values;
+    for (int64_t begin = 0; begin < values.count(); begin += kBlock) {
+      const int64_t end = std::min(values.count(), begin + kBlock);
+      hash_of_values.add(
+          bytes(values.read(begin, end, room), static_cast<size_t>((end - begin) * values.width()) * sizeof(double)));
+    }
+    text += cat("\n", hash_of_values.hex(), io::xxh3_128(bytes(out_.train.labels.raw(), out_.train.labels.bytes())));
     const std::string hash = io::xxh3_128({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
     return parse_hex(std::string_view(hash).substr(0, 16)).value();
   }

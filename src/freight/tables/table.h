@@ -16,8 +16,8 @@ namespace freight::tables {
 // report decisions, warnings what looks wrong. Throws Error(data) that names file and line, and Error(usage) for a
 // column that does not exist.
 RowData read_table(const RowSource& source);
-// The peak memory of reading a table of `cells` values: the file's columns, and the rows made from them, in f64.
-inline double bytes_of_reading(double cells) { return (8 + 8) * cells; }
+// The peak memory of reading a table of `cells` values: its columns in f64, from which learners read.
+inline double bytes_of_reading(double cells) { return 8 * cells; }
 // The peak memory of reading the files of a table, estimated from their sizes and first rows. If the sizes alone show
 // that it is at most `enough`, the files are not opened, and the result is an upper bound.
 double bytes_of_reading(const RowSource& source, double enough);

@@ -29,10 +29,11 @@ TreeColumns::TreeColumns(const std::vector<store::Column>& columns) {
 
 TreeColumns::TreeColumns(const std::vector<store::Column>& columns, const store::Rows& rows) : TreeColumns(columns) {
   for (int64_t c = 0; c < count(); ++c) {
+    const std::vector<double> values = rows.values.column(c);
     if (words(c)) {
-      count_words(c, rows);
+      count_words(c, rows, values);
     } else {
-      find_origin(c, rows.values);
+      find_origin(c, values);
     }
   }
 }
@@ -49,21 +50,20 @@ std::vector<const char*> TreeColumns::kinds() const {
 }
 
 // A row of weight 3 counts as three rows; a weight below 1 counts as one.
-void TreeColumns::count_words(int64_t column, const store::Rows& rows) {
+void TreeColumns::count_words(int64_t column, const store::Rows& rows, const std::vector<double>& values) {
   std::vector<int32_t>& categories = columns_[static_cast<size_t>(column)].categories;
   std::vector<double> seen(categories.size());
   for (int64_t i = 0; i < rows.count(); ++i) {
-    const double v = rows.values.data<double>()[i * count() + column];
+    const double v = values[static_cast<size_t>(i)];
     if (v >= 0 && rows.weight(i) > 0) seen[static_cast<size_t>(v)] += std::max(rows.weight(i), 1.0);  // false for NaN
   }
   int32_t next = 0;
   for (size_t i = 0; i < seen.size(); ++i) categories[i] = seen[i] < kLeastRows ? -1 : next++;
 }
 
-void TreeColumns::find_origin(int64_t column, const Array& rows) {
+void TreeColumns::find_origin(int64_t column, const std::vector<double>& values) {
   double least = std::numeric_limits<double>::infinity(), most = -least, moved = 0;
-  for (int64_t i = 0; i < rows.shape()[0]; ++i) {
-    const double v = rows.data<double>()[i * count() + column];
+  for (const double v : values) {
     if (std::isnan(v)) continue;
     least = std::min(least, v);
     most = std::max(most, v);
@@ -120,7 +120,7 @@ void TreeColumns::write(io::SafeTensors& file, const std::string& prefix) const 
   file.tensors.emplace_back(prefix + kCategories, categories);
 }
 
-Array TreeColumns::features(const Array& rows, int64_t begin, int64_t end) const {
+Array TreeColumns::features(const store::RowValues& rows, int64_t begin, int64_t end) const {
   constexpr double kMost = std::numeric_limits<float>::max();
   constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
   constexpr int64_t kChunk = 1024;  // rows
@@ -132,12 +132,13 @@ Array TreeColumns::features(const Array& rows, int64_t begin, int64_t end) const
     if (columns_[static_cast<size_t>(c)].words) of_words.push_back(c);
   }
   Array out(DType::f32, {n, width});
-  const double* const from = rows.data<double>() + begin * width;
   float* const to = out.data<float>();
   // XGBoost predicts on all threads, so one thread should not delay it here.
   parallel_for((n + kChunk - 1) / kChunk, n > kChunk, [&](int64_t chunk) {
-    const int64_t last = std::min(n, (chunk + 1) * kChunk);
-    for (int64_t i = chunk * kChunk; i < last; ++i) {
+    const int64_t first = chunk * kChunk, last = std::min(n, first + kChunk);
+    std::vector<double> room;
+    const double* const from = rows.read(begin + first, begin + last, room) - first * width;
+    for (int64_t i = first; i < last; ++i) {
       // Treats all columns as numbers: this loop has no branches, and NaN stays NaN.
       for (int64_t c = 0; c < width; ++c) {
         to[i * width + c] =

@@ -33,8 +33,8 @@ class TreeColumns {
   // Adds tensors for what differs from the default of the first constructor.
   void write(io::SafeTensors& file, const std::string& prefix = kTreePrefix) const;
 
-  Array features(const Array& rows, int64_t begin, int64_t end) const;  // f32 (end - begin, columns)
-  Array features(const Array& rows) const { return features(rows, 0, rows.shape()[0]); }
+  Array features(const store::RowValues& rows, int64_t begin, int64_t end) const;  // f32 (end - begin, columns)
+  Array features(const store::RowValues& rows) const { return features(rows, 0, rows.count()); }
   int64_t count() const { return static_cast<int64_t>(columns_.size()); }
   // True for a column of words of which at least one is a category.
   bool words(int64_t column) const;
@@ -52,8 +52,8 @@ class TreeColumns {
     double origin = 0;                     // subtracted from numbers
     std::vector<int32_t> categories = {};  // by the word's number; -1: missing
   };
-  void count_words(int64_t column, const store::Rows& rows);
-  void find_origin(int64_t column, const Array& rows);
+  void count_words(int64_t column, const store::Rows& rows, const std::vector<double>& values);
+  void find_origin(int64_t column, const std::vector<double>& values);
 
   std::vector<ColumnEncoding> columns_;
 };

@@ -21,26 +21,25 @@ constexpr size_t kMostCells = size_t{1} << 20;
 
 class PartView {
  public:
-  explicit PartView(const store::Rows& rows) : rows_(rows), width_(rows.values.shape()[1]) {}
+  PartView(const store::Rows& rows, size_t column)
+      : rows_(rows), values_(rows.values.column(static_cast<int64_t>(column))) {}
   int64_t count() const { return rows_.count(); }
-  double cell(int64_t row, size_t column) const {
-    return rows_.values.data<double>()[row * width_ + static_cast<int64_t>(column)];
-  }
+  double cell(int64_t row) const { return values_[static_cast<size_t>(row)]; }
   double label(int64_t row) const {
     return rows_.classification() ? static_cast<double>(rows_.labels.data<int64_t>()[row])
                                   : static_cast<double>(rows_.labels.data<float>()[row]);
   }
-  bool all_missing(size_t column) const {
+  bool all_missing() const {
     for (int64_t i = 0; i < count(); ++i) {
-      if (!std::isnan(cell(i, column))) return false;
+      if (!std::isnan(cell(i))) return false;
     }
     return true;
   }
   // True if no value is a category of training, and not all are missing.
-  bool all_unknown(size_t column) const {
+  bool all_unknown() const {
     bool any = false;
     for (int64_t i = 0; i < count(); ++i) {
-      const double v = cell(i, column);
+      const double v = cell(i);
       if (!std::isnan(v) && v != store::kUnknownWord) return false;
       any = any || v == store::kUnknownWord;
     }
@@ -49,16 +48,16 @@ class PartView {
 
  private:
   const store::Rows& rows_;
-  int64_t width_;
+  std::vector<double> values_;  // of the column
 };
 
 // True if each value occurs with one label, each label with one value, and most values occur several times, which does
 // not happen by chance.
-bool one_to_one(const PartView& part, size_t column) {
+bool one_to_one(const PartView& part) {
   std::unordered_map<double, double> label_of_cell;
   std::set<double> labels;
   for (int64_t i = 0; i < part.count(); ++i) {
-    const double cell = part.cell(i, column);
+    const double cell = part.cell(i);
     if (std::isnan(cell)) return false;
     const auto [at, fresh] = label_of_cell.try_emplace(cell, part.label(i));
     if (!fresh && at->second != part.label(i)) return false;
@@ -69,12 +68,12 @@ bool one_to_one(const PartView& part, size_t column) {
 }
 
 // True if the values are those of the column times a factor plus a constant.
-bool same_but_for_scale(const PartView& part, size_t column) {
+bool same_but_for_scale(const PartView& part) {
   constexpr double kRounding = 1e-6;
   double least = INFINITY, most = -INFINITY, low = 0, high = 0;
   std::set<double> different;
   for (int64_t i = 0; i < part.count(); ++i) {
-    const double cell = part.cell(i, column);
+    const double cell = part.cell(i);
     if (std::isnan(cell)) return false;
     if (different.size() < 3) different.insert(cell);
     if (cell < least) low = part.label(i), least = cell;
@@ -83,19 +82,19 @@ bool same_but_for_scale(const PartView& part, size_t column) {
   if (different.size() < 3 || low == high) return false;
   const double slope = (high - low) / (most - least);
   for (int64_t i = 0; i < part.count(); ++i) {
-    const double wanted = low + slope * (part.cell(i, column) - least);
+    const double wanted = low + slope * (part.cell(i) - least);
     if (std::fabs(part.label(i) - wanted) > kRounding * std::fabs(high - low)) return false;
   }
   return true;
 }
 
 void warn_of_leaks(const RowData& data, std::vector<std::string>& warnings) {
-  const PartView part(data.train);
   std::vector<std::string> names;
   for (size_t c = 0; c < data.shape.columns.size(); ++c) {
     const store::Column& column = data.shape.columns[c];
-    const bool scaled = !column.words && !data.train.classification() && same_but_for_scale(part, c);
-    if (scaled || one_to_one(part, c)) names.push_back(column.name);
+    const PartView part(data.train, c);
+    const bool scaled = !column.words && !data.train.classification() && same_but_for_scale(part);
+    if (scaled || one_to_one(part)) names.push_back(column.name);
   }
   if (names.empty()) return;
   warnings.push_back(cat(names.size() == 1 ? "column " : "columns ", join_first(names, kMostNamed),
@@ -131,14 +130,14 @@ void warn_of_rare_classes(const RowData& data, std::vector<std::string>& warning
 
 void warn_of_missing(const RowData& data, const store::Rows& other, const std::string& part,
                      std::vector<std::string>& warnings) {
-  if (other.values.shape().rank() != 2 || other.count() == 0) return;
-  const PartView train(data.train), held(other);
+  if (other.count() == 0) return;
   std::vector<std::string> there, here, unknown;
   for (size_t c = 0; c < data.shape.columns.size(); ++c) {
-    const bool in_train = !train.all_missing(c), in_other = !held.all_missing(c);
+    const PartView train(data.train, c), held(other, c);
+    const bool in_train = !train.all_missing(), in_other = !held.all_missing();
     if (in_train && !in_other) there.push_back(data.shape.columns[c].name);
     if (!in_train && in_other) here.push_back(data.shape.columns[c].name);
-    if (data.shape.columns[c].words && held.all_unknown(c)) unknown.push_back(data.shape.columns[c].name);
+    if (data.shape.columns[c].words && held.all_unknown()) unknown.push_back(data.shape.columns[c].name);
   }
   if (!there.empty()) {
     warnings.push_back(cat(join_first(there, kMostNamed), there.size() == 1 ? " is" : " are",

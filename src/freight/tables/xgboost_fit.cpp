@@ -128,6 +128,7 @@ class TreeFit {
     if (config.metric != "auto" || data.train.ranked) metric_ = train::metric_for(config, data.shape.classes.size());
     library_.hear_warnings();
     if (!data.folder.empty() && !(library.version() < kOldestPages)) pages_.emplace();
+    malloc_trim(0);  // what reading the table has freed lies between what stays
     train_.matrix = ranks ? training_share() : training_matrix();
     test_.matrix = ranks ? held_out_share() : held_out_matrix();
     if (ranks) job_.emplace(library, *ranks, device_);
