@@ -116,7 +116,7 @@ Tensor var(const In& x, const Axes& axes, const VarOptions& options) {
   const Shape list = ops::axes_of(axes, t.type(), "var");
   return ops::in_wide(t, [&](const Tensor& w) {
     const Tensor centered = w - mean(w, axes, Keep::yes);
-    return by_count(sum(square(centered), axes, options.keep), t, list, options.correction);
+    return by_count(sum(square(centered), axes, options.keep), w, list, options.correction);
   });
 }
 
