@@ -9,7 +9,6 @@
 #include "freight/ir/builder.h"
 #include "freight/ir/fused_pattern.h"
 #include "freight/passes/passes.h"
-#include "tests/support/error_of.h"
 #include "tests/support/fusing_backend.h"
 #include "tests/support/graphs.h"
 
@@ -125,74 +124,6 @@ TEST(Fuse, BiasOfALayerOverTokensRidesOnItsProduct) {
     EXPECT_FALSE(attrs<MatmulAttrs>(n).epilogue.residual);
   }
   EXPECT_EQ(count(after, Op::fused) + count(after, Op::add), 1) << print(after);
-}
-
-// The products of a graph with a function of each number in their epilogue.
-int64_t with_function(const Graph& g) {
-  return std::count_if(g.nodes.begin(), g.nodes.end(),
-                       [](const Node& n) { return n.op == Op::matmul && graph_of(n.attrs) != nullptr; });
-}
-
-TEST(Fuse, AFunctionOfEachNumberRidesOnTheProduct) {
-  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
-    Graph g;
-    Builder b(g);
-    const Value x = leaf(b, Op::input, "x", {dtype, {4, 8}}), w = leaf(b, Op::input, "w", {dtype, {8, 5}});
-    const Value bias = leaf(b, Op::input, "b", {dtype, {5}});
-    const Ex y{&b, b.matmul(x, w)};
-    const Ex z = y + Ex{&b, b.broadcast_axis(bias, 1, y.shape())};
-    g.outputs = {(z * apply(Op::sigmoid, z)).v};
-    const Graph after = fused(g);
-    verify(after);
-    EXPECT_EQ(with_function(after), 1) << print(after);
-    EXPECT_EQ(count(after, Op::fused), 0) << print(after);
-    EXPECT_TRUE(structurally_equal(parse(print(after)), after)) << print(after);
-    if (dtype != DType::bf16) expect_equal_results(g, after);
-  }
-}
-
-TEST(Fuse, AFunctionWhoseProductIsReadElsewhereStaysAStep) {
-  Graph g;
-  Builder b(g);
-  const Value x = leaf(b, Op::input, "x", {DType::f32, {4, 8}}), w = leaf(b, Op::input, "w", {DType::f32, {8, 5}});
-  const Value other = leaf(b, Op::input, "o", {DType::f32, {4, 5}});
-  const Ex y{&b, b.matmul(x, w)}, z{&b, b.matmul(x, w, false, false)};
-  // The product is a result; part of the function is a result; the function has a second operand.
-  const Ex s = apply(Op::sigmoid, y), t = apply(Op::tanh, z);
-  g.outputs = {y.v, (y * s).v, (z * t).v, t.v, (Ex{&b, b.matmul(other, b.transpose(w, {1, 0}))} * Ex{&b, x}).v};
-  const Graph after = fused(g);
-  verify(after);
-  expect_equal_results(g, after);
-  EXPECT_EQ(with_function(after), 0) << print(after);
-}
-
-// Where only the first part of it is a function of the product alone, that part is taken.
-TEST(Fuse, AFunctionEndsBeforeASecondOperand) {
-  Graph g;
-  Builder b(g);
-  const Value x = leaf(b, Op::input, "x", {DType::f32, {4, 8}}), w = leaf(b, Op::input, "w", {DType::f32, {8, 5}});
-  const Ex other{&b, leaf(b, Op::input, "o", {DType::f32, {4, 5}})};
-  g.outputs = {(apply(Op::sigmoid, Ex{&b, b.matmul(x, w)}) * other).v};
-  const Graph after = fused(g);
-  expect_equal_results(g, after);
-  EXPECT_EQ(with_function(after), 1) << print(after);
-}
-
-TEST(Fuse, ABodyThatIsNoFunctionOfOneNumberIsRefused) {
-  const std::string head =
-      "graph {\n  %0 = input \"x\" : f32[4,8]\n  %1 = input \"w\" : f32[8,3]\n"
-      "  %2 = matmul(%0, %1) : f32[4,3] body {\n    %0 = input \"\" : ";
-  const auto graph = [&](const char* body) { return head + body + "  }\n  return %2\n}\n"; };
-  EXPECT_NO_THROW(parse(graph("f32[]\n    %1 = tanh(%0) : f32[]\n    return %1\n")));
-  for (const char* body :
-       {"f32[4,3]\n    %1 = tanh(%0) : f32[4,3]\n    return %1\n", "f64[]\n    %1 = tanh(%0) : f64[]\n    return %1\n",
-        "f32[]\n    %1 = input \"\" : f32[]\n    %2 = add(%0, %1) : f32[]\n    return %2\n",
-        "f32[]\n    %1 = sum(%0) {axes=[]} : f32[]\n    return %1\n",
-        "f32[]\n    %1 = cast(%0) {dtype=f16} : f16[]\n    %2 = cast(%1) {dtype=f32} : f32[]\n"
-        "    return %2\n"}) {
-    const std::string message = testing::message_of([&] { parse(graph(body)); });
-    EXPECT_NE(message.find("the body must"), std::string::npos) << body << message;
-  }
 }
 
 TEST(Fuse, SoftmaxIsOneRegion) {

@@ -23,7 +23,6 @@
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/conv.h"
 #include "freight/backend/cpu/kernels/gemm.h"
-#include "freight/backend/cpu/kernels/pointwise.h"
 #include "freight/backend/cpu/kernels/pool.h"
 #include "freight/backend/cpu/kernels/recurrent.h"
 #include "freight/backend/cpu/kernels/scratch.h"

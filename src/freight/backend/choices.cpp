@@ -147,9 +147,6 @@ std::string signature(const StepSpec& spec) {
   if (const auto* m = std::get_if<MatmulAttrs>(&spec.node->attrs)) {
     s += cat(m->trans_a ? " ta" : "", m->trans_b ? " tb" : "", m->epilogue.bias ? " bias" : "",
              m->epilogue.residual ? " residual" : "", m->epilogue.relu ? " relu" : "");
-    if (m->epilogue.pointwise) {
-      for (const Node& n : m->epilogue.pointwise->nodes) s += cat(" ", name(n.op));
-    }
   }
   for (const auto* list : {&spec.in, &spec.out}) {
     for (const Operand& o : *list) s += cat(" ", o.type, o.layout);

@@ -81,17 +81,6 @@ Attrs& Attrs::operator=(const Attrs& other) = default;
 Attrs& Attrs::operator=(Attrs&& other) noexcept = default;
 Attrs::~Attrs() = default;
 
-std::shared_ptr<const Graph>* graph_of(AnyAttrs& a) {
-  if (auto* fused = std::get_if<FusedAttrs>(&a)) return &fused->body;
-  if (auto* matmul = std::get_if<MatmulAttrs>(&a)) return &matmul->epilogue.pointwise;
-  if (auto* conv = std::get_if<ConvAttrs>(&a)) return &conv->epilogue.pointwise;
-  return nullptr;
-}
-const Graph* graph_of(const AnyAttrs& a) {
-  const auto* graph = graph_of(const_cast<AnyAttrs&>(a));
-  return graph ? graph->get() : nullptr;
-}
-
 bool equal(const Attrs& a, const Attrs& b) { return fields_match(a, b, Same{}); }
 
 uint64_t hash(const Attrs& a) {

@@ -107,17 +107,14 @@ struct RandomAttrs {
 };
 // What a contraction or convolution does to its result before it is stored, in this order:
 // + bias (an extra input, one number per output column / channel), + residual (an extra input of the result's type),
-// relu, pointwise: a function of one number, a body of pointwise nodes whose input and output are scalars of the type
-// that the product is computed in; null: none.
+// activation.
 struct Epilogue {
   bool bias = false, residual = false, relu = false;
-  std::shared_ptr<const Graph> pointwise = nullptr;
-  bool empty() const { return !bias && !residual && !relu && !pointwise; }
 };
 struct MatmulAttrs {
   bool trans_a = false, trans_b = false;
   Epilogue epilogue;
-  FREIGHT_FIELDS(trans_a, trans_b, epilogue.bias, epilogue.residual, epilogue.relu, epilogue.pointwise)
+  FREIGHT_FIELDS(trans_a, trans_b, epilogue.bias, epilogue.residual, epilogue.relu)
 };
 // lu_factor: an exact zero pivot is an error of the data, which names the matrix and the pivot.
 struct LuAttrs {
@@ -162,8 +159,7 @@ struct ConvAttrs {
   int64_t groups = 1;
   Shape shape;
   Epilogue epilogue;
-  FREIGHT_FIELDS(stride, pad_low, pad_high, dilation, groups, shape, epilogue.bias, epilogue.residual, epilogue.relu,
-                 epilogue.pointwise)
+  FREIGHT_FIELDS(stride, pad_low, pad_high, dilation, groups, shape, epilogue.bias, epilogue.residual, epilogue.relu)
 };
 // Pooling; one number per spatial axis. `shape` is the pooled input's shape for the gradients, empty for the forward
 // ops. `dilation`, of maxima alone: from one element of a window to the next; empty: 1.
@@ -294,11 +290,6 @@ struct Attrs : AnyAttrs {
   Attrs& operator=(Attrs&& other) noexcept;
   ~Attrs();
 };
-
-// The graph within a node: the body of a fused node, the pointwise function of an epilogue. Null where the op has none.
-std::shared_ptr<const Graph>* graph_of(AnyAttrs& attributes);
-// The same, null also where there is none.
-const Graph* graph_of(const AnyAttrs& attributes);
 
 bool equal(const Attrs& a, const Attrs& b);
 uint64_t hash(const Attrs& a);

@@ -15,14 +15,8 @@ double heavy(const Node&, const Types&, const Types& out) { return kHeavy * stat
 double per_input(const Node&, const Types& in, const Types&) { return static_cast<double>(in[0].numel()); }
 
 namespace {
-double graph_flops(const Graph& graph) {
-  double total = 0;
-  for (const Node& n : graph.nodes) total += cost(graph, n).flops;
-  return total;
-}
 double epilogue(const Epilogue& e, const Type& out) {
-  const double pointwise = e.pointwise ? graph_flops(*e.pointwise) : 0;
-  return static_cast<double>(out.numel()) * (int(e.bias) + int(e.residual) + int(e.relu) + pointwise);
+  return static_cast<double>(out.numel()) * (int(e.bias) + int(e.residual) + int(e.relu));
 }
 // Multiply-adds of a convolution with result y (N, O, ...) and weight w (O, C/groups, ...).
 double conv_flops(const Shape& y, const Shape& w) {
@@ -112,6 +106,11 @@ std::optional<double> values_alone(const Graph& graph, const Node& node, const T
   return a.count * std::min(4 * m - 4 * n / 3, 2 * m + 2 * n) * n * n;
 }
 
+double graph_flops(const Graph& graph) {
+  double total = 0;
+  for (const Node& n : graph.nodes) total += cost(graph, n).flops;
+  return total;
+}
 }  // namespace
 
 double decomposed(const Node& node, const Types& in, const Types&) { return graph_flops(definition(node, in)); }

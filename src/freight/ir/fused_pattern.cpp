@@ -44,8 +44,8 @@ const Node* first_product(const Graph& body) {
 // matrix products know two axes.
 bool is_plain(const Graph& body, const Node& product) {
   if (product.op == Op::matmul)
-    return attrs<MatmulAttrs>(product).epilogue.empty() && body.type(product.out()).shape.rank() == 2;
-  return attrs<ConvAttrs>(product).epilogue.empty();
+    return !attrs<MatmulAttrs>(product).epilogue.relu && body.type(product.out()).shape.rank() == 2;
+  return !attrs<ConvAttrs>(product).epilogue.relu;
 }
 
 }  // namespace

@@ -236,24 +236,6 @@ Types argsort(const Node& node, const Types& in) {
 }
 
 namespace {
-// Checks that the body is a function of one number.
-void check_pointwise(const Node& node, const Graph& body, DType dtype) {
-  const Type number{wide(dtype), {}};
-  const auto leaves = body.leaves(Op::input);
-  if (leaves.size() != 1 || body.outputs.size() != 1 || !(body.type(leaves[0]) == number) ||
-      !(body.type(body.outputs[0]) == number) || !is_floating(dtype))
-    bad(node, "the body must make one ", number, " of one input of that type");
-  for (const Node& n : body.nodes) {
-    const OpKind kind = info(n.op).kind;
-    const bool function = kind == OpKind::unary || kind == OpKind::binary || kind == OpKind::ternary;
-    if (n.op != Op::input && n.op != Op::constant && !function)
-      bad(node, "the body must be pointwise: got ", name(n.op));
-    const Type& type = body.type(n.out());
-    if (!(type == number) && !(type == Type{DType::boolean, {}}))
-      bad(node, "the body must compute with ", number, " and bool[]: got ", type);
-  }
-}
-
 // Checks the operands that the epilogue adds behind the first two.
 void check_epilogue(const Node& node, const Types& in, const Epilogue& e, const Type& out, int64_t columns) {
   size_t next = 2;
@@ -267,7 +249,6 @@ void check_epilogue(const Node& node, const Types& in, const Epilogue& e, const 
     ++next;
   }
   if (next != in.size()) bad(node, "expected ", next, ", got ", in.size(), " inputs");
-  if (e.pointwise) check_pointwise(node, *e.pointwise, out.dtype);
 }
 }  // namespace
 

@@ -269,9 +269,9 @@ class Parser {
     if (take("body")) {
       expect("{");
       if (++depth_ > 4) bad("bodies nested too deeply");
-      std::shared_ptr<const Graph>* graph = graph_of(attributes);
-      if (!graph) bad(op_name, " has no body");
-      *graph = std::make_shared<const Graph>(body());
+      auto* f = std::get_if<FusedAttrs>(&attributes);
+      if (!f) bad(op_name, " has no body");
+      f->body = std::make_shared<const Graph>(body());
       --depth_;
     }
     std::vector<Value> out;

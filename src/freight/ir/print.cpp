@@ -36,9 +36,9 @@ void print_node(std::string& out, const Graph& graph, const Node& n, const std::
   out += " : ";
   for (size_t i = 0; i < n.outputs.size(); ++i) out += cat(i ? ", " : "", graph.type(n.outputs[i]));
   if (!n.scope.empty()) out += cat(" @", quoted_text(n.scope));
-  if (const Graph* body = graph_of(n.attrs)) {
+  if (const auto* f = std::get_if<FusedAttrs>(&n.attrs); f && f->body) {
     out += " body {\n";
-    print_into(out, *body, indent + "  ");
+    print_into(out, *f->body, indent + "  ");
     out += indent + "}";
   }
   if (!n.where.empty()) out += cat("  # ", n.where);
@@ -94,7 +94,7 @@ void verify(const Graph& graph, const char* after) {
         bad(name(n.op), ": result %", n.outputs[i].id, " is misnumbered");
       }
     }
-    if (const Graph* body = graph_of(n.attrs)) verify(*body, after);
+    if (const auto* f = std::get_if<FusedAttrs>(&n.attrs)) verify(*f->body, after);
   }
   at = graph.nodes.empty() ? 0 : graph.nodes.size() - 1;
   for (Value v : graph.outputs) {

@@ -1,5 +1,5 @@
-// Fusion. First epilogues (epilogues.cpp). Then regions: pointwise and reduce nodes over one iteration shape become one
-// `fused` node, which reads every operand once.
+// Fusion. First epilogues: bias, residual and relu move into the matmul or convolution that feeds them. Then regions:
+// pointwise and reduce nodes over one iteration shape become one `fused` node, which reads every operand once.
 //
 // A region has an iteration shape S and at most one set of reduced axes. Its reduce results are read inside it only
 // when its rows (the reduced elements of one result) lie together in memory and are short: then the row is in cache
@@ -15,7 +15,6 @@
 #include "freight/base/error.h"
 #include "freight/ir/builder.h"
 #include "freight/ir/reads_whole.h"
-#include "freight/passes/epilogues.h"
 #include "freight/passes/passes.h"
 #include "freight/passes/placement.h"
 
@@ -24,6 +23,147 @@ namespace freight::passes {
 namespace {
 
 constexpr int64_t kMaxRow = 16384;  // elements of a row that may be read twice
+
+// ---- Epilogues ----
+
+class EpiloguePass {
+ public:
+  EpiloguePass(const Graph& graph, const Backend& backend) : backend_(backend), r_(graph), uses_(graph.use_counts()) {}
+
+  Graph run() {
+    find_chains();
+    for (const NodeId i : r_.src.node_ids()) {
+      const Node& n = r_.src.node(i);
+      const auto it = chains_.find(i);
+      if (swallowed_[i]) continue;
+      if (it == chains_.end()) {
+        r_.copy(n);
+        continue;
+      }
+      const Chain& c = it->second;
+      const Node& core = r_.src.node(c.core);
+      Attrs a = core.attrs;
+      epilogue_of(a) = c.epilogue;
+      std::vector<Value> in = r_(core.inputs);
+      if (c.bias.valid()) in.push_back(r_(c.bias));
+      if (c.residual.valid()) in.push_back(r_(c.residual));
+      Value y = r_.dst.add(core.op, std::move(a), in, core)[0];
+      const Shape& shape = r_.src.type(n.out()).shape;
+      if (r_.dst.type(y).shape != shape) y = r_.dst.add(Op::reshape, ShapeAttrs{shape}, {y}, n)[0];
+      r_.replace(n.out(), y);
+    }
+    return dead_code(r_.finish());
+  }
+
+ private:
+  struct Chain {
+    NodeId core;  // the matmul or convolution
+    Epilogue epilogue;
+    Value bias, residual;
+  };
+
+  static Epilogue& epilogue_of(Attrs& a) {
+    if (auto* m = std::get_if<MatmulAttrs>(&a)) return m->epilogue;
+    return std::get<ConvAttrs>(a).epilogue;
+  }
+
+  // The only node that reads v; invalid where there are others, or none.
+  NodeId only_reader(Value v) const { return uses_[v] == 1 ? reader_[v] : NodeId{}; }
+
+  // A region that has a reader of v makes v itself: it is a broadcast, or a pointwise result with no other reader.
+  // The sum with such a value is left to that region, so that v is never stored; as a residual it would be.
+  bool made_in_regions(Value v) const {
+    const Op op = r_.src.def(v).op;
+    return op == Op::broadcast || (is_pointwise(op) && uses_[v] == 1);
+  }
+
+  // True where n splits the rows of a product into more axes: a layer of (N, T, C) is a product of (N T, C).
+  bool splits_rows(const Node& n, const Shape& from) const {
+    const Shape& to = r_.src.type(n.out()).shape;
+    return n.op == Op::reshape && from.rank() == 2 && to.rank() > 2 && to[to.rank() - 1] == from[1];
+  }
+
+  // A chain core -> (split into more axes) -> (+ bias) -> (+ residual) -> (relu) ends at the node that the fused core
+  // replaces: there every operand of the chain has been made. A residual has the core's own axes. The backend is asked
+  // after each part, so that a chain ends before the first one that it does not take.
+  void find_chains() {
+    const Graph& g = r_.src;
+    reader_ = ByValue<NodeId>(g);
+    swallowed_ = ByNode<bool>(g);
+    ByNode<bool> claimed(g);
+    for (const NodeId i : g.node_ids()) {
+      for (Value v : g.node(i).inputs) reader_[v] = i;
+    }
+    for (const NodeId i : g.node_ids()) {
+      const Node& core = g.node(i);
+      if (core.op != Op::matmul && core.op != Op::conv) continue;
+      Attrs attributes = core.attrs;
+      const Epilogue& e = epilogue_of(attributes);
+      if (e.bias || e.residual || e.relu) continue;  // a graph that was read as text may have them already
+      Shape shape = g.type(core.out()).shape;
+      Chain c;
+      c.core = i;
+      NodeId at = i;
+      std::vector<NodeId> path{at};
+      if (const NodeId next = only_reader(core.out()); next.valid() && splits_rows(g.node(next), shape)) {
+        path.push_back(at = next);
+        shape = g.type(g.node(at).out()).shape;
+      }
+      const int channel = core.op == Op::conv ? 1 : shape.rank() - 1;
+      const size_t bare = path.size();
+      for (;;) {
+        const Value v = g.node(at).out();
+        const NodeId next = only_reader(v);
+        if (!next.valid() || claimed[next]) break;  // two contractions may feed one sum
+        const Node& n = g.node(next);
+        Chain longer = c;
+        if (n.op == Op::add && !c.epilogue.relu) {
+          const Value other = n.in(0) == v ? n.in(1) : n.in(0);
+          const Value bias = channel_vector(g, other, channel, shape);
+          if (bias.valid() && !c.epilogue.bias && !c.epilogue.residual) {
+            longer.epilogue.bias = true;
+            longer.bias = bias;
+          } else if (bare == 1 && !c.epilogue.residual && info(g.def(other).op).kind != OpKind::leaf &&
+                     !made_in_regions(other)) {
+            longer.epilogue.residual = true;
+            longer.residual = other;
+          } else {
+            break;
+          }
+        } else if (n.op == Op::relu && !c.epilogue.relu) {
+          longer.epilogue.relu = true;
+        } else {
+          break;
+        }
+        if (!backend_.has_epilogue(g, core, longer.epilogue)) break;
+        c = longer;
+        at = next;
+        path.push_back(at);
+      }
+      if (path.size() == bare) continue;
+      for (const NodeId k : path) swallowed_[k] = claimed[k] = true;
+      swallowed_[at] = false;
+      chains_[at] = c;
+    }
+  }
+
+  const Backend& backend_;
+  Rewriter r_;
+  ByValue<int> uses_;
+  ByValue<NodeId> reader_;  // the last one
+  ByNode<bool> swallowed_;
+  std::map<NodeId, Chain> chains_;
+};
+
+// ---- Regions ----
+
+// True where n reads or makes a value without arithmetic (computes() in base/dtype.h). Ops that move or compare
+// such values, or convert them, are steps of their own.
+bool carries(const Graph& g, const Node& n) {
+  const auto carried = [&](Value v) { return !computes(g.type(v).dtype); };
+  return std::any_of(n.inputs.begin(), n.inputs.end(), carried) ||
+         std::any_of(n.outputs.begin(), n.outputs.end(), carried);
+}
 
 // Free nodes cost nothing inside a region, so that every reader repeats them. A cast from 16 bits to f32 is one: its
 // readers read the narrow value from memory and widen it themselves.
@@ -480,7 +620,7 @@ class RegionPass {
 }  // namespace
 
 Graph fuse(const Graph& graph, const Backend& backend, States states) {
-  const Graph with_epilogues = fuse_epilogues(graph, backend);
+  const Graph with_epilogues = EpiloguePass(graph, backend).run();
   return RegionPass(with_epilogues, backend, states).run();
 }
 

@@ -81,9 +81,7 @@ struct NumberFields {
     if constexpr (std::is_same_v<F, double>) visitor.real(field);
     if constexpr (std::is_same_v<F, Shape>) each(field);
     if constexpr (std::is_same_v<F, Type>) each(field.shape);
-    if constexpr (std::is_same_v<F, std::shared_ptr<const Graph>>) {
-      if (field) visitor.body(field);
-    }
+    if constexpr (std::is_same_v<F, std::shared_ptr<const Graph>>) visitor.body(field);
   }
   template <class S>
   void each(S& shape) const {
@@ -117,7 +115,7 @@ size_t count_nodes(const Graph& graph) {
   for (const Node& n : graph.nodes) {
     if (const auto* c = std::get_if<ConstantAttrs>(&n.attrs); c && c->data.defined())
       count += c->data.bytes() / kNodeBytes;
-    if (const Graph* body = graph_of(n.attrs)) count += count_nodes(*body);
+    if (const auto* f = std::get_if<FusedAttrs>(&n.attrs)) count += count_nodes(*f->body);
   }
   return count;
 }

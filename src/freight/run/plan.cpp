@@ -247,17 +247,16 @@ Cost Plan::total_cost() const {
 
 namespace {
 
-// "matmul", or "fused(mul+add+relu)", "conv(minimum)" with at most `shown` ops of the body.
+// "matmul", or "fused(mul+add+relu)" with at most `shown` ops of the body.
 std::string op_label(const Node& n, size_t shown) {
-  const Graph* const body = graph_of(n.attrs);
-  if (!body) return name(n.op);
+  if (n.op != Op::fused) return name(n.op);
   std::vector<std::string> ops;
-  for (const Node& inner : body->nodes) {
+  for (const Node& inner : attrs<FusedAttrs>(n).body->nodes) {
     if (info(inner.op).kind != OpKind::leaf && inner.op != Op::broadcast) ops.emplace_back(name(inner.op));
   }
   const size_t left_out = ops.size() > shown ? ops.size() - shown : 0;
   ops.resize(ops.size() - left_out);
-  return cat(name(n.op), "(", join(ops, "+"), left_out ? cat("+", left_out, " more") : "", ")");
+  return cat("fused(", join(ops, "+"), left_out ? cat("+", left_out, " more") : "", ")");
 }
 
 }  // namespace

@@ -219,8 +219,8 @@ bool packable(const ConvOp& p, const Layout& weight) {
 template <class Multiply, class T>
 class Product {
  public:
-  Product(const ConvOp& p, const ConvProblem& c, bool packed, bool stream)
-      : gemm_(problem(p.op, c, packed, stream)), makes_weight_(p.op == Op::conv_grad_weight) {}
+  Product(const ConvOp& p, bool packed, bool stream)
+      : gemm_(problem(p, packed, stream)), makes_weight_(p.op == Op::conv_grad_weight) {}
   void run(const T* x, const T* w, T* y, const T* bias, const T* residual, void* scratch) const {
     if (makes_weight_) std::swap(x, w);
     gemm_.run(x, w, y, bias, residual, scratch);
@@ -228,14 +228,14 @@ class Product {
   size_t scratch_bytes() const { return gemm_.scratch_bytes(); }
 
  private:
-  static GemmProblem problem(Op op, const ConvProblem& c, bool packed, bool stream) {
+  static GemmProblem problem(const ConvOp& p, bool packed, bool stream) {
+    const ConvProblem c = plain_problem(p);
     const int64_t pixels = c.n * c.h * c.w;
     GemmProblem g{.m = pixels, .n = c.c, .k = c.o, .a_row = c.o, .b_row = c.c, .c_row = c.c};
-    if (op == Op::conv) g = {.m = pixels, .n = c.o, .k = c.c, .a_row = c.c, .b_row = 1, .b_col = c.c, .c_row = c.o};
-    if (op == Op::conv_grad_weight)
+    if (p.op == Op::conv) g = {.m = pixels, .n = c.o, .k = c.c, .a_row = c.c, .b_row = 1, .b_col = c.c, .c_row = c.o};
+    if (p.op == Op::conv_grad_weight)
       g = {.m = c.o, .n = c.c, .k = pixels, .a_row = 1, .a_col = c.o, .b_row = c.c, .c_row = c.c};
     g.relu = c.relu;
-    g.pointwise = c.pointwise;
     g.stream = stream;
     g.packed = packed;
     return g;
@@ -355,17 +355,14 @@ std::unique_ptr<Kernel> by_dnnl(const StepSpec& spec, const ConvOp& p) {
   std::vector<DnnlKernel::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc(), 0}, {DNNL_ARG_WEIGHTS, w, 1}};
   if (p.a.epilogue.bias) arguments.push_back({DNNL_ARG_BIAS, pd.bias_desc(), 2});
   arguments.push_back({DNNL_ARG_DST, pd.dst_desc(), spec.in.size()});
-  const Epilogue& epilogue = p.a.epilogue;
-  return dnnl_step<dnnl::convolution_forward>(pd, arguments, spec.in.size() + 1,
-                                              {spec.out[0].type.dtype, epilogue.relu, pointwise_of(spec, epilogue)});
+  return dnnl_step<dnnl::convolution_forward>(pd, arguments, spec.in.size() + 1, p.a.epilogue, spec.out[0].type.dtype);
 }
 
 std::unique_ptr<Kernel> make_way(const StepSpec& spec, const ConvOp& p, Way way) {
   const Node& n = *spec.node;
   const Epilogue epilogue = n.op == Op::conv ? p.a.epilogue : Epilogue{};
   const bool packed = is_own_packing(spec.in[1].layout);
-  ConvProblem c = plain_problem(p);
-  c.pointwise = pointwise_of(spec, epilogue);
+  const ConvProblem c = plain_problem(p);
   const auto own = [&]<class T = float>(auto conv, T = {}) {
     return std::make_unique<OwnKernel<decltype(conv), T>>(std::move(conv), kWays[static_cast<int>(way)], epilogue);
   };
@@ -374,14 +371,14 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const ConvOp& p, Way way)
   if (way == Way::sequences) return own(Bf16GradWeight(c), Bf16{});
   if (way == Way::spread) return own(Bf16SpreadProduct(c), Bf16{});
   if (way == Way::product && p.x.dtype == DType::bf16)
-    return own(Product<Bf16Gemm, Bf16>(p, c, packed, spec.stream_outputs), Bf16{});
+    return own(Product<Bf16Gemm, Bf16>(p, packed, spec.stream_outputs), Bf16{});
   if (way == Way::product) {
     std::vector<Candidate> candidates{
-        {"gemm", [&] { return own(Product<Gemm<float>, float>(p, c, packed, spec.stream_outputs)); }}};
+        {"gemm", [&] { return own(Product<Gemm<float>, float>(p, packed, spec.stream_outputs)); }}};
     if (!packed && splits_f32()) {  // few channels leave tiles empty
       const auto place = std::min(c.c, c.o) > 64 ? candidates.begin() : candidates.end();
       candidates.insert(place, {"split", [&] {
-                                  Product<SplitGemm, float> product(p, c, packed, spec.stream_outputs);
+                                  Product<SplitGemm, float> product(p, packed, spec.stream_outputs);
                                   return std::make_unique<OwnKernel<decltype(product), float>>(product, "split",
                                                                                                epilogue);
                                 }});
@@ -510,7 +507,6 @@ bool takes_conv(const Graph& graph, const Node& node) {
 }
 
 bool conv_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue) {
-  if (!takes_pointwise(graph, node, epilogue)) return false;
   if (!epilogue.residual) return true;
   const Way way = way_of(problem(graph, node), 0);
   return way == Way::product || way == Way::winograd;

@@ -6,7 +6,6 @@
 
 #include <dnnl_debug.h>
 
-#include "freight/backend/cpu/kernels/bf16/convert.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
@@ -116,37 +115,19 @@ void relu(uint16_t* v, size_t n) {
   for (size_t i = 0; i < n; ++i) v[i] = v[i] > kMinusZero && v[i] <= kMinusInfinity ? uint16_t{0} : v[i];
 }
 
-void apply(const Pointwise& pointwise, uint16_t* v, size_t n) {
-  const Bf16Conversion& conversion = bf16_conversion();
-  constexpr size_t kMost = Pointwise::kMost;
-  for (size_t i = 0; i < n; i += kMost) {
-    alignas(64) float numbers[kMost];
-    const size_t count = std::min(kMost, n - i);
-    conversion.load(numbers, v + i, nullptr, nullptr, count);
-    pointwise.apply(numbers, static_cast<int64_t>(count));
-    conversion.store(v + i, numbers, nullptr, nullptr, count);
-  }
-}
-void apply(const Pointwise& pointwise, float* v, size_t n) { pointwise.apply(v, static_cast<int64_t>(n)); }
+}  // namespace
 
-template <class T>
-void activate(const DnnlActivation& activation, T* values, size_t n) {
+void relu_in_place(DType dtype, void* values, size_t bytes) {
+  const size_t size = size_of(dtype), n = bytes / size;
   constexpr size_t kChunk = 16384;
   parallel_for(ceil_div(static_cast<int64_t>(n), static_cast<int64_t>(kChunk)), [&](int64_t chunk) {
     const size_t first = static_cast<size_t>(chunk) * kChunk, count = std::min(kChunk, n - first);
-    if (activation.relu) relu(values + first, count);
-    if (activation.pointwise) apply(*activation.pointwise, values + first, count);
+    if (size == sizeof(float)) {
+      relu(static_cast<float*>(values) + first, count);
+    } else {
+      relu(static_cast<uint16_t*>(values) + first, count);
+    }
   });
-}
-
-}  // namespace
-
-void activate(const DnnlActivation& activation, void* values, size_t bytes) {
-  if (activation.dtype == DType::f32) {
-    activate(activation, static_cast<float*>(values), bytes / sizeof(float));
-  } else {
-    activate(activation, static_cast<uint16_t*>(values), bytes / sizeof(uint16_t));
-  }
 }
 
 std::string dnnl_label(const dnnl::primitive_desc_base& desc) { return cat("dnnl:", desc.impl_info_str()); }

@@ -8,7 +8,6 @@
 #include <dnnl.hpp>
 
 #include "freight/backend/backend.h"
-#include "freight/backend/cpu/kernels/pointwise.h"
 
 namespace freight::cpu {
 
@@ -54,32 +53,25 @@ class DnnlKernel : public Kernel {
 dnnl::primitive_attr dnnl_attributes();
 // "dnnl:jit:avx2"
 std::string dnnl_label(const dnnl::primitive_desc_base& desc);
-// What an epilogue does behind its bias, to f32 or bf16.
-struct DnnlActivation {
-  DType dtype = DType::f32;
-  bool relu = false;
-  std::shared_ptr<const Pointwise> pointwise = nullptr;
-  bool empty() const { return !relu && !pointwise; }
-};
-// In place, in parallel. oneDNN's own relu behind a product turns NaN into 0.
-void activate(const DnnlActivation& activation, void* values, size_t bytes);
-// A primitive, and an activation of its result, the last operand.
-class DnnlActivationKernel final : public DnnlKernel {
+// relu of `bytes` of f32 or bf16 in place, in parallel. oneDNN's own behind a product turns NaN into 0.
+void relu_in_place(DType dtype, void* values, size_t bytes);
+// A primitive, and relu over its result, the last operand.
+class DnnlReluKernel final : public DnnlKernel {
  public:
-  DnnlActivationKernel(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, std::string label,
-                       const std::vector<Argument>& arguments, size_t operands, DnnlActivation activation)
+  DnnlReluKernel(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, std::string label,
+                 const std::vector<Argument>& arguments, size_t operands, DType dtype)
       : DnnlKernel(primitive, scratchpad, std::move(label), arguments, operands),
+        dtype_(dtype),
         result_(operands - 1),
-        bytes_(arguments.back().desc.get_size()),
-        activation_(std::move(activation)) {}
+        bytes_(arguments.back().desc.get_size()) {}
   void run(void* const* operands) override {
     DnnlKernel::run(operands);
-    activate(activation_, operands[result_], bytes_);
+    relu_in_place(dtype_, operands[result_], bytes_);
   }
 
  private:
+  DType dtype_;
   size_t result_, bytes_;
-  DnnlActivation activation_;
 };
 // The step that executes the primitive of a descriptor on `operands` tensors.
 template <class Primitive, class Descriptor>
@@ -87,13 +79,13 @@ std::unique_ptr<Kernel> dnnl_step(const Descriptor& pd, const std::vector<DnnlKe
                                   size_t operands) {
   return std::make_unique<DnnlKernel>(Primitive(pd), pd.scratchpad_desc(), dnnl_label(pd), arguments, operands);
 }
-// The same with an activation behind it.
+// The same with an epilogue's relu.
 template <class Primitive, class Descriptor>
 std::unique_ptr<Kernel> dnnl_step(const Descriptor& pd, const std::vector<DnnlKernel::Argument>& arguments,
-                                  size_t operands, const DnnlActivation& activation) {
-  if (activation.empty()) return dnnl_step<Primitive>(pd, arguments, operands);
-  return std::make_unique<DnnlActivationKernel>(Primitive(pd), pd.scratchpad_desc(), dnnl_label(pd), arguments,
-                                                operands, activation);
+                                  size_t operands, const Epilogue& epilogue, DType dtype) {
+  if (!epilogue.relu) return dnnl_step<Primitive>(pd, arguments, operands);
+  return std::make_unique<DnnlReluKernel>(Primitive(pd), pd.scratchpad_desc(), dnnl_label(pd), arguments, operands,
+                                          dtype);
 }
 
 }  // namespace freight::cpu

@@ -11,8 +11,6 @@
 
 namespace freight::cpu {
 
-class Pointwise;
-
 // The ops of whole kinds, and single ones.
 struct OpSet {
   std::initializer_list<OpKind> kinds = {};
@@ -45,11 +43,8 @@ struct KernelFamily {
   }
 };
 
-// lowering.cpp: pointwise ops, reductions and fused regions, in the tile interpreter; the pointwise function of an
-// epilogue, null where there is none, or no SIMD code for it.
+// lowering.cpp: pointwise ops, reductions and fused regions, in the tile interpreter.
 std::unique_ptr<Kernel> make_tile_step(const StepSpec& spec);
-std::shared_ptr<const Pointwise> pointwise_of(const StepSpec& spec, const Epilogue& epilogue);
-bool takes_pointwise(const Graph& graph, const Node& node, const Epilogue& epilogue);
 bool tile_in_place(const Graph& graph, const Node& node, int input, int output);
 
 // packing.cpp: the copy of a frozen weight into a format of our own kernels.
@@ -63,7 +58,7 @@ LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<
                         const FrozenInputs& frozen);
 bool conv_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue);
 
-// matmul.cpp: matmul with transposes, batch axes and an epilogue (f32, f64, bf16).
+// matmul.cpp: matmul with transposes, batch axes, bias and relu (f32, f64, bf16).
 bool takes_matmul(const Graph& graph, const Node& node);
 std::unique_ptr<Kernel> make_matmul(const StepSpec& spec);
 LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,

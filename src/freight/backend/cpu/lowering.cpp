@@ -6,7 +6,6 @@
 #include <map>
 
 #include "freight/backend/cpu/families.h"
-#include "freight/backend/cpu/kernels/pointwise.h"
 #include "freight/backend/cpu/kernels/tile.h"
 #include "freight/backend/region.h"
 #include "freight/base/error.h"
@@ -372,38 +371,7 @@ bool blocked(const StepSpec& spec) {
          std::any_of(spec.out.begin(), spec.out.end(), is_blocked);
 }
 
-// The function of an epilogue as a program.
-TileProgram program_of(const Graph& body) {
-  TileProgram p{.space = {Pointwise::kMost}, .row_dims = 0, .values = {}, .stores = {}, .sums = {}};
-  std::vector<int> at(body.values.size(), -1);
-  for (const Node& n : body.nodes) {
-    const DType dtype = body.type(n.out()).dtype;
-    int in[3] = {-1, -1, -1};
-    for (size_t i = 0; i < n.inputs.size(); ++i) in[i] = at[n.inputs[i].index()];
-    double number = 0;
-    at[n.out().index()] = n.op == Op::input                    ? p.input(0, dtype, {1})
-                          : splat_value(body, n.out(), number) ? p.constant(number, dtype)
-                                                               : p.apply(n.op, dtype, in[0], in[1], in[2]);
-  }
-  p.stores = {{.value = at[body.outputs[0].index()], .dtype = DType::f32, .operand = 1, .strides = {1}}};
-  return p;
-}
-
 }  // namespace
-
-std::shared_ptr<const Pointwise> pointwise_of(const StepSpec& spec, const Epilogue& epilogue) {
-  if (!epilogue.pointwise) return nullptr;
-  TileProgram program = program_of(*epilogue.pointwise);
-  program.round_each = spec.round_each;
-  return Pointwise::compile(program);
-}
-
-// Kernels compute with f32 before they store a result.
-bool takes_pointwise(const Graph& graph, const Node& node, const Epilogue& epilogue) {
-  const DType dtype = graph.type(node.out()).dtype;
-  return !epilogue.pointwise ||
-         ((dtype == DType::f32 || dtype == DType::bf16) && Pointwise::compile(program_of(*epilogue.pointwise)));
-}
 
 // Pointwise results of a region without reductions that are read inside: one program, or the pointwise one runs last.
 bool tile_in_place(const Graph&, const Node& node, int input, int output) {

@@ -1,4 +1,4 @@
-// matmul: batch axes, transposes as strides, bias, relu and a function in the epilogue; f32 and bf16 by oneDNN or by
+// matmul: batch axes, transposes as strides, bias and relu in the epilogue; f32 and bf16 by oneDNN or by
 // kernels/gemm.h, whichever is measured to be faster (equal on most shapes; oneDNN 2.6 is three times slower where rows
 // lie a multiple of 4 KiB apart), f64, which oneDNN has not, by kernels/gemm.h.
 #include <algorithm>
@@ -65,8 +65,7 @@ std::unique_ptr<Kernel> by_dnnl(const StepSpec& spec, const Operand& lhs, const 
   const dnnl::memory::desc result = plain(oriented(out, false));
   arguments.push_back({DNNL_ARG_DST, result, next});
   const dnnl::matmul::primitive_desc pd({plain(lhs), plain(rhs), bias, result}, dnnl_attributes(), dnnl_engine());
-  return dnnl_step<dnnl::matmul>(pd, arguments, next + 1,
-                                 {out.type.dtype, a.epilogue.relu, pointwise_of(spec, a.epilogue)});
+  return dnnl_step<dnnl::matmul>(pd, arguments, next + 1, a.epilogue, out.type.dtype);
 }
 
 // Up to so many FLOPs a guess is our own kernel, which generates no code: oneDNN 2.6 takes 0.17 ms to generate the code
@@ -99,9 +98,7 @@ bool gemm_problem(const StepSpec& spec, const Operand& lhs, const Operand& rhs, 
   p.b_row = rhs.layout.strides[r - 2];
   p.b_col = rhs.layout.strides[r - 1];
   p.c_row = p.n;
-  const Epilogue& epilogue = attrs<MatmulAttrs>(*spec.node).epilogue;
-  p.relu = epilogue.relu;
-  p.pointwise = pointwise_of(spec, epilogue);
+  p.relu = attrs<MatmulAttrs>(*spec.node).epilogue.relu;
   return batch_stride(lhs, p.a_batch) && batch_stride(rhs, p.b_batch) && batch_stride(out, p.c_batch);
 }
 
@@ -121,9 +118,7 @@ bool takes_matmul(const Graph& graph, const Node& node) {
   return multiplies && result.numel() > 0 && graph.type(node.in(0)).numel() > 0;
 }
 
-bool matmul_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue) {
-  return !epilogue.residual && takes_pointwise(graph, node, epilogue);
-}
+bool matmul_epilogue(const Graph&, const Node&, const Epilogue& epilogue) { return !epilogue.residual; }
 
 LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
                           const FrozenInputs& frozen) {

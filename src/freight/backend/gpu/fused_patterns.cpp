@@ -100,7 +100,7 @@ class PatternFinder {
   std::optional<size_t> plain_matmul(Value v) const {
     const Node& n = r_.src.nodes[maker(v)];
     if (n.op != Op::matmul || n.inputs.size() != 2 || shape(n.out()).rank() != 2) return std::nullopt;
-    if (!attrs<MatmulAttrs>(n).epilogue.empty()) return std::nullopt;
+    if (attrs<MatmulAttrs>(n).epilogue.relu) return std::nullopt;
     return maker(v);
   }
   // Tells whether n sums over all axes but the last.
@@ -332,7 +332,7 @@ class PatternFinder {
 std::optional<Node> conv_with_moments(const Graph& graph, const Node& moments) {
   const Node& x = graph.def(moments.in(0));
   const Node& conv = x.op == Op::cast ? graph.def(x.in(0)) : x;  // a normalization in f32 casts its operand
-  if (conv.op != Op::conv || conv.inputs.size() != 2 || !attrs<ConvAttrs>(conv).epilogue.empty()) return std::nullopt;
+  if (conv.op != Op::conv || conv.inputs.size() != 2 || attrs<ConvAttrs>(conv).epilogue.relu) return std::nullopt;
   const DType dtype = graph.type(conv.out()).dtype;
   if (wide(dtype) == dtype || wide(dtype) != graph.type(moments.out()).dtype) return std::nullopt;
   return fused_node(FusedKind::conv_moments, conv, input_types(graph, conv), conv.inputs,

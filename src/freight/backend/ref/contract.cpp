@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "freight/backend/ref/kernels.h"
-#include "freight/backend/ref/scalar.h"
 
 namespace freight::ref {
 
@@ -15,25 +14,7 @@ C relu(C v) {
   return v != v || v > 0 ? v : C{0};
 }
 
-// The value of a body of one number.
-double evaluate(const Graph& body, double x) {
-  std::vector<double> values(body.values.size());
-  const auto at = [&](Value v) -> double& { return values[v.index()]; };
-  for (const Node& n : body.nodes) {
-    double& y = at(n.out());
-    switch (n.op) {
-      case Op::input: y = x; break;
-      case Op::constant: splat_value(body, n.out(), y); break;
-      case Op::where: y = at(n.in(0)) != 0 ? at(n.in(1)) : at(n.in(2)); break;
-      case Op::cast: y = body.type(n.out()).dtype == DType::boolean ? at(n.in(0)) != 0 : at(n.in(0)); break;
-      default: y = scalar_functions(n.op).real(at(n.in(0)), n.inputs.size() > 1 ? at(n.in(1)) : 0);
-    }
-  }
-  return at(body.outputs[0]);
-}
-
-// + bias, + residual, relu, the body, in this order; the extra inputs follow the two operands. column(i): the bias of
-// element i.
+// + bias, + residual, relu, in this order; the extra inputs follow the two operands. column(i): the bias of element i.
 template <class C, class F>
 void finish(const Call& call, const Epilogue& epilogue, F column) {
   C* y = call.out[0].as<C>();
@@ -44,9 +25,6 @@ void finish(const Call& call, const Epilogue& epilogue, F column) {
     if (bias) accumulate(y[i], bias[column(i)]);
     if (residual) accumulate(y[i], residual[i]);
     if (epilogue.relu) y[i] = relu(y[i]);
-    if constexpr (std::is_floating_point_v<C>) {
-      if (epilogue.pointwise) y[i] = evaluate(*epilogue.pointwise, y[i]);
-    }
   }
 }
 

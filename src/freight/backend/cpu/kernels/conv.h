@@ -4,11 +4,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 namespace freight::cpu {
-
-class Pointwise;
 
 struct ConvProblem {
   int64_t n = 0, c = 0, h = 0, w = 0;  // x (N, C, H, W)
@@ -16,7 +13,6 @@ struct ConvProblem {
   int64_t kh = 0, kw = 0;
   int64_t stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;  // padding before; what follows behind comes from the sizes
   bool relu = false;
-  std::shared_ptr<const Pointwise> pointwise = {};  // behind relu
 };
 
 class ConvForward {

@@ -15,7 +15,6 @@
 #include "freight/backend/cpu/kernels/bf16/blocks.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/depthwise_conv.h"
-#include "freight/backend/cpu/kernels/pointwise.h"
 #include "freight/base/threads.h"
 
 #ifndef FREIGHT_DEPTHWISE_CONV_TYPES
@@ -37,7 +36,6 @@ struct DepthwisePixels {
   T* y;
   int64_t pixels, c, channels;
   bool relu, stream;
-  const Pointwise* pointwise;
 };
 template <class T>
 using DepthwiseFn = void (*)(const DepthwisePixels<T>&);
@@ -99,20 +97,6 @@ void convolve(const DepthwisePixels<T>& p) {
     if (p.relu) {
 #pragma GCC unroll 8
       for (int i = 0; i < kBlockPixels; ++i) sum[i] = hn::IfThenZeroElse(hn::Le(sum[i], zero), sum[i]);
-    }
-    if (p.pointwise && p.pointwise->limits()) {
-      const V most = hn::Set(D(), p.pointwise->most());
-#pragma GCC unroll 8
-      for (int i = 0; i < kBlockPixels; ++i) sum[i] = hn::IfThenElse(hn::Gt(sum[i], most), most, sum[i]);
-    } else if (p.pointwise) {
-      constexpr int kWhole = (kBlockPixels + kGroup - 1) / kGroup * kGroup;
-      HWY_ALIGN float values[kWhole * kLanes];
-#pragma GCC unroll 8
-      for (int i = 0; i < kBlockPixels; ++i) hn::Store(sum[i], D(), values + i * kLanes);
-      for (int i = kBlockPixels; i < kWhole; ++i) hn::Store(zero, D(), values + i * kLanes);
-      p.pointwise->apply(values, kWhole * kLanes);
-#pragma GCC unroll 8
-      for (int i = 0; i < kBlockPixels; ++i) sum[i] = hn::Load(D(), values + i * kLanes);
     }
     T* const y = p.y + c;
 #pragma GCC unroll 8
@@ -207,7 +191,6 @@ void DepthwiseConv<T>::run(const T* x, const T* w, const T* bias, T* y, void*) c
     p.c = p_.c;
     p.channels = end - first;
     p.relu = p_.relu;
-    p.pointwise = p_.pointwise.get();
     p.stream = stream;
     p.bias = bias ? bias + first : nullptr;
     for (int64_t oy = slice * p_.oh / slices_; oy < (slice + 1) * p_.oh / slices_; ++oy) {

@@ -1,6 +1,6 @@
-// A depthwise convolution, a channel by itself, with bias, relu and a pointwise function, and the gradient of its image
-// where its stride is 1: a convolution by the turned filter. Activations are channels-last, the weight lies as (KH, KW,
-// C); no dilation. The gradient of the weight is in depthwise.h.
+// A depthwise convolution, a channel by itself, with bias and relu, and the gradient of its image where its stride is
+// 1: a convolution by the turned filter. Activations are channels-last, the weight lies as (KH, KW, C); no dilation.
+// The gradient of the weight is in depthwise.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>

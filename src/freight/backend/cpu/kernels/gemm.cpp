@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "freight/backend/cpu/kernels/ceil_div.h"
-#include "freight/backend/cpu/kernels/pointwise.h"
 #include "freight/backend/cpu/kernels/scratch.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
@@ -204,7 +203,6 @@ void Gemm<T>::multiply(const Call& call, const ResultBlock& part) const {
       t.length = steps;
       t.accumulate = !p_.subtract && (k0 > 0 || p_.accumulate);
       t.relu = last && p_.relu;
-      t.pointwise = last ? p_.pointwise.get() : nullptr;
       for (int64_t tile0 = part.tile0; tile0 < part.tile1; tile0 += tile_block_) {
         const int64_t tile1 = std::min(tile0 + tile_block_, part.tile1);
         if (pack_rows_) {
@@ -285,9 +283,6 @@ void Gemm<T>::multiply_flipped(const Call& call, int64_t row0, int64_t row1) con
         if (call.bias) v += call.bias[i];
         if (residual) v += residual[i];
         c[i] = p_.relu && v <= 0 ? T{0} : v;
-      }
-      if constexpr (std::is_same_v<T, float>) {
-        if (p_.pointwise) p_.pointwise->apply(c + block, end - block);
       }
     }
   }

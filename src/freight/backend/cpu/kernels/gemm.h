@@ -1,9 +1,8 @@
-// f32 and f64 matrix products of any strides on the register tile of gemm_tile.h, with bias, residual, relu and a
-// pointwise function in the epilogue.
+// f32 and f64 matrix products of any strides on the register tile of gemm_tile.h, with bias, residual and relu in the
+// epilogue.
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 #include "freight/backend/cpu/kernels/gemm_tile.h"
@@ -18,9 +17,8 @@ struct GemmProblem {
   ptrdiff_t a_batch = 0, b_batch = 0, c_batch = 0;
   bool accumulate = false, subtract = false;  // c += a b, c -= a b; not both
   bool relu = false;
-  std::shared_ptr<const Pointwise> pointwise = {};  // behind relu; of f32
-  bool stream = false;                              // the result is larger than the caches: it passes them by
-  bool packed = false;                              // b is what pack_columns left; its strides do not count
+  bool stream = false;  // the result is larger than the caches: it passes them by
+  bool packed = false;  // b is what pack_columns left; its strides do not count
 };
 
 // Memory that will be read and is asked for meanwhile: `runs` stretches of `length` numbers, `stride` apart.

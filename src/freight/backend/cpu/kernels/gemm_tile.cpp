@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "freight/backend/cpu/kernels/gemm_tile.h"
-#include "freight/backend/cpu/kernels/pointwise.h"
 #include "freight/backend/cpu/kernels/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -56,18 +55,6 @@ HWY_INLINE void finish(const GemmTile<T>& t, V<T> (&acc)[kR][kVectors]) {
   if (t.row_bias) each([&](V<T>& r, ptrdiff_t, int i, int) HWY_ATTR { r = hn::Add(r, hn::Set(d, t.row_bias[i])); });
   if (t.residual) each([&](V<T>& r, ptrdiff_t at, int, int v) HWY_ATTR { r = hn::Add(r, load(t.residual + at, v)); });
   if (t.relu) each([&](V<T>& r, ptrdiff_t, int, int) HWY_ATTR { r = hn::IfThenZeroElse(hn::Le(r, hn::Zero(d)), r); });
-  if constexpr (std::is_same_v<T, float>) {
-    if (t.pointwise && t.pointwise->limits()) {
-      const V<T> most = hn::Set(d, t.pointwise->most());
-      each([&](V<T>& r, ptrdiff_t, int, int) HWY_ATTR { r = hn::IfThenElse(hn::Gt(r, most), most, r); });
-    } else if (t.pointwise) {
-      HWY_ALIGN float values[kR * kVectors * hn::MaxLanes(D<T>())];
-      const auto at = [&](int i, int v) { return values + static_cast<size_t>(i * kVectors + v) * hn::Lanes(D<T>()); };
-      each([&](V<T>& r, ptrdiff_t, int i, int v) HWY_ATTR { hn::Store(r, d, at(i, v)); });
-      t.pointwise->apply(values, static_cast<int64_t>(kR * kVectors * hn::Lanes(d)));
-      each([&](V<T>& r, ptrdiff_t, int i, int v) HWY_ATTR { r = hn::Load(d, at(i, v)); });
-    }
-  }
   if (t.stream) {
     each([&](V<T>& r, ptrdiff_t at, int i, int v) HWY_ATTR {
       if (kFull || v + 1 < kVectors || i < t.whole_rows) {

@@ -10,8 +10,6 @@
 
 namespace freight::cpu {
 
-class Pointwise;
-
 template <class T>
 struct GemmTile {
   // Row side: element of row i at step j of segment s is a[i * a_row + s * a_segment + j * a_step].
@@ -31,13 +29,12 @@ struct GemmTile {
   int last_columns = 0;
   // Rows that may be stored with a whole last vector because what lies behind is written later.
   int whole_rows = 0;
-  // Before storing: what c holds + the sum, or - the sum, + bias, + residual (at c's offsets), relu, pointwise.
+  // Before storing: what c holds + the sum, or - the sum, + bias, + residual (at c's offsets), relu.
   bool accumulate = false, subtract = false, relu = false;
   bool stream = false;             // whole vectors pass the caches by: c's lie at multiples of a vector
   const T* column_bias = nullptr;  // one per column, at v * c_vector; whole vectors can be read
   const T* row_bias = nullptr;     // one per row
   const T* residual = nullptr;
-  const Pointwise* pointwise = nullptr;  // of f32
 };
 
 template <class T>

@@ -10,7 +10,6 @@
 
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/plane_tile.h"
-#include "freight/backend/cpu/kernels/pointwise.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace freight::cpu {
@@ -54,7 +53,6 @@ HWY_INLINE void tile(const PlaneRow& r, const int64_t* at) {
       const auto below = hn::Le(sum[b][o], hn::Zero(d));  // NaN is not: a maximum with 0 would lose it
       hn::Store(r.relu ? hn::IfThenZeroElse(below, sum[b][o]) : sum[b][o], d, lines + o * kLanes);
     }
-    if (r.pointwise) r.pointwise->apply(lines, O * kLanes);
     float* y = r.y + at[b] * O;
     const int64_t pixels = std::min<int64_t>(kLanes, r.pixels);
     for (int64_t p = 0; p < pixels; ++p) {

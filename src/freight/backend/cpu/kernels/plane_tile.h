@@ -6,8 +6,6 @@
 
 namespace freight::cpu {
 
-class Pointwise;
-
 struct PlaneRow {
   const float* x = nullptr;  // the window of the first pixel; rows of the image `row` floats apart
   ptrdiff_t row = 0;
@@ -15,7 +13,6 @@ struct PlaneRow {
   const float* w = nullptr;     // (kh, kw, outputs)
   const float* bias = nullptr;  // (outputs)
   bool relu = false;
-  const Pointwise* pointwise = nullptr;
   float* y = nullptr;  // (pixels, outputs)
   int64_t pixels = 0;  // where they are fewer than `lanes`, as many as that are read
 };

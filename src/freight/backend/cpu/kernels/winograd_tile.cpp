@@ -13,7 +13,6 @@
 #include <array>
 #include <type_traits>
 
-#include "freight/backend/cpu/kernels/pointwise.h"
 #include "freight/backend/cpu/kernels/winograd_tile.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -204,31 +203,15 @@ struct Form {
       const auto product = [&](size_t i, size_t j) HWY_ATTR {
         return hn::LoadU(d, m + static_cast<ptrdiff_t>(i * kPatch + j) * element + c);
       };
-      const auto finished = [&](V y, ptrdiff_t at) HWY_ATTR {
+      const auto store = [&](V y, ptrdiff_t at) HWY_ATTR {
         V v = hn::Add(y, b);
         if (finish.residual) v = hn::Add(v, read(finish.residual + at + c));
-        return finish.relu ? hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v) : v;
-      };
-      const auto put = [&](V v, ptrdiff_t at) HWY_ATTR {
+        if (finish.relu) v = hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v);
         if constexpr (std::is_same_v<Number, float>) {
           if (finish.stream) return hn::Stream(v, d, images + at + c);
         }
         write(v, images + at + c);
       };
-      const auto store = [&](V y, ptrdiff_t at) HWY_ATTR { put(finished(y, at), at); };
-      if (finish.pointwise) {
-        HWY_ALIGN float values[kTile * kTile * hn::MaxLanes(D())] = {};
-        const auto value = [&](size_t i) { return values + i * hn::Lanes(D()); };
-        both_sides<ByColumns<kA>>(product,
-                                  [&](size_t i, size_t j, V y) HWY_ATTR { hn::Store(y, d, value(i * kTile + j)); });
-        each(p, kTile, [&](int64_t i, ptrdiff_t at) HWY_ATTR {
-          float* const v = value(static_cast<size_t>(i));
-          hn::Store(finished(hn::Load(d, v), at), d, v);
-        });
-        finish.pointwise->apply(values, static_cast<int64_t>(kTile * kTile * hn::Lanes(d)));
-        each(p, kTile, [&](int64_t i, ptrdiff_t at) HWY_ATTR { put(hn::Load(d, value(static_cast<size_t>(i))), at); });
-        continue;
-      }
       if (p.whole) {
         both_sides<ByColumns<kA>>(product, [&](size_t i, size_t j, V y) HWY_ATTR {
           store(y, p.pieces[0].first + static_cast<ptrdiff_t>(i) * p.row + static_cast<ptrdiff_t>(j) * p.col);

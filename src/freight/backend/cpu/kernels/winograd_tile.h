@@ -9,8 +9,6 @@
 
 namespace freight::cpu {
 
-class Pointwise;
-
 // A square of pixels of channels-last images. Rows [row0, row1) and columns [col0, col1) of it exist in some image,
 // whose pixel would be at `first` in row 0, column 0; what is in none is zero.
 struct WinogradPatch {
@@ -41,9 +39,7 @@ struct WinogradTable {
   // This is done to a result before it is stored: bias (channels) and residual (like the images) may be null.
   struct Finish {
     const T *bias, *residual;
-    bool relu;
-    const Pointwise* pointwise;
-    bool stream;
+    bool relu, stream;
   };
   // Channel c of product e is at m[e * element + c].
   void (*output)(const float* m, ptrdiff_t element, int64_t channels, const Finish& finish, T* images,

@@ -119,13 +119,13 @@ FREIGHT_AVX512 inline void store_some_of(Bf16* to, __mmask16 some, __m512 v) {
 }
 FREIGHT_AVX512 inline void store_some_of(float* to, __mmask16 some, __m512 v) { _mm512_mask_storeu_ps(to, some, v); }
 
-// 16 numbers of a row of the result, from column j on, before the pointwise function.
+// 16 numbers of a row of the result, from column j on.
 template <class T>
-FREIGHT_AVX512 inline __m512 activated(__m512 v, const BlockResult<T>& r, int64_t i, int64_t j, __mmask16 some) {
+FREIGHT_AVX512 inline void put(__m512 v, const BlockResult<T>& r, int64_t i, int64_t j, __mmask16 some) {
   if (r.bias) v = _mm512_add_ps(v, some_of(r.bias + j, some));
   if (r.residual) v = _mm512_add_ps(v, some_of(r.residual + i * r.row + j, some));
   if (r.relu) v = _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LE_OQ), _mm512_setzero_ps());
-  return v;
+  store_some_of(r.to + i * r.row + j, some, v);
 }
 
 // Gives the first or the second 16 numbers of a row that lies in the panels' order (a, b).
@@ -137,7 +137,7 @@ FREIGHT_AVX512 inline __m512 natural(__m512 a, __m512 b, int half) {
 // Rows [begin, end) of whole lines of bf16.
 template <class T>
 inline bool is_plain(const BlockResult<T>& r) {
-  return !r.residual && !r.turned && !r.pointwise && r.columns == kSide;
+  return !r.residual && !r.turned && r.columns == kSide;
 }
 FREIGHT_AVX512 inline void finish_plain(const float* sums, const Bf16Result& r, int64_t begin, int64_t end) {
   const __m512 least = _mm512_set1_ps(r.relu ? 0.0f : -std::numeric_limits<float>::infinity());
@@ -181,27 +181,11 @@ FREIGHT_AVX512 void finish(const float* sums, const BlockResult<T>& r) {
     }
     sums = turned;
   }
-  alignas(64) float values[kSide * kSide];  // before the pointwise function, which takes all rows at once
-  const int halves = r.columns > kRows ? 2 : 1;
   for (int64_t i = 0; i < r.rows; ++i) {
     const float* row = sums + place(i) * kSide;
     const __m512 a = _mm512_load_ps(row), b = _mm512_load_ps(row + kRows);
-    for (int half = 0; half < halves; ++half) {
-      const int64_t j = half * kRows;
-      const __mmask16 some = first(r.columns - j);
-      const __m512 v = activated(natural(a, b, half), r, i, j, some);
-      if (r.pointwise) {
-        _mm512_store_ps(values + (i * halves + half) * kRows, v);
-      } else {
-        store_some_of(r.to + i * r.row + j, some, v);
-      }
-    }
-  }
-  if (!r.pointwise) return;
-  r.pointwise->apply(values, r.rows * halves * kRows);
-  for (int64_t i = 0; i < r.rows * halves; ++i) {
-    const int64_t j = i % halves * kRows;
-    store_some_of(r.to + i / halves * r.row + j, first(r.columns - j), _mm512_load_ps(values + i * kRows));
+    put(natural(a, b, 0), r, i, 0, first(r.columns));
+    if (r.columns > kRows) put(natural(a, b, 1), r, i, kRows, first(r.columns - kRows));
   }
 }
 

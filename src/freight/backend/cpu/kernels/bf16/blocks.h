@@ -9,8 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "freight/backend/cpu/kernels/pointwise.h"
-
 namespace freight::cpu {
 
 using Bf16 = uint16_t;  // the bits
@@ -32,7 +30,6 @@ struct BlockResult {
   int64_t rows = 0, columns = 0;
   bool turned = false;  // the block is transposed: its columns are rows of the result
   bool relu = false, stream = false;
-  const Pointwise* pointwise = nullptr;
   const T* bias = nullptr;      // one per column
   const T* residual = nullptr;  // as `to` lies
 };

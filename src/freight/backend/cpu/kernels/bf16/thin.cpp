@@ -38,7 +38,6 @@ struct ThinGemm::Call {
 
   Bf16Result result(const GemmProblem& p, int64_t column, int64_t columns) const {
     Bf16Result r{.to = c + column, .row = p.c_row, .rows = p.m, .columns = columns, .relu = p.relu};
-    r.pointwise = p.pointwise.get();
     r.bias = bias ? bias + column : nullptr;
     r.residual = residual ? residual + column : nullptr;
     return r;
