@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kKeys = ScoreBlock::kMostKeys, kQueries = 48;  // of a block
 // Queries that are taken at a time where a causal mask cuts through a block: less is computed in vain.
 constexpr int64_t kFewQueries = 12;
-constexpr int64_t kChunk = 6 * kQueries;      // queries of a task at most; its keys and values are packed once
+constexpr int64_t kChunk = 6 * kQueries;  // queries of a task at most; its keys and values are packed once
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
 // Floats that a thread needs.
