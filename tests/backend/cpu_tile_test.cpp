@@ -167,8 +167,7 @@ TEST(CpuTile, ReductionsThatAreReadInsideAgreeWithTheReference) {
   }
 }
 
-// Rows of 256 elements or more are taken one by one from tiles of several: what is one number per row or per column is
-// read as such by links of chains, and expanded for all other steps.
+// A row of 256 elements or more is a tile by itself, in which what is one number per row or per column is read as such.
 TEST(CpuTile, NormalizedRowsAndTheirGradientsAgreeWithTheReference) {
   const Shape shapes[] = {{1, 256}, {37, 256}, {3, 300}, {50, 384}, {7, 1001}, {300, 513}, {2, 5000}};
   for (const Shape& s : shapes) {

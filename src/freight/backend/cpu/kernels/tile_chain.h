@@ -64,8 +64,8 @@ std::vector<TileStep> make_chains(const std::vector<TileStep>& steps, std::vecto
 
 // The index of the end link of the chain that steps[i] belongs to; i where it is no link.
 size_t end_of_chain(const std::vector<TileStep>& steps, size_t i);
-// One step for each chain; its links, whose registers are pointers by now, go behind those of `tiles`.
-std::vector<TileStep> join_links(const std::vector<TileStep>& steps, CompiledTiles& tiles);
+// One step for each chain; its links, whose registers are pointers by now, go behind `links`.
+std::vector<TileStep> join_links(const std::vector<TileStep>& steps, std::vector<ChainLink>& links);
 
 // y *= factor, on n floats.
 void scale(float* y, float factor, int64_t n);

@@ -279,25 +279,16 @@ size_t end_of_chain(const std::vector<TileStep>& steps, size_t i) {
   return i;
 }
 
-std::vector<TileStep> join_links(const std::vector<TileStep>& steps, CompiledTiles& tiles) {
+std::vector<TileStep> join_links(const std::vector<TileStep>& steps, std::vector<ChainLink>& links) {
   std::vector<TileStep> joined;
-  std::vector<ChainLink>& links = tiles.links;
   for (size_t i = 0; i < steps.size(); ++i) {
     joined.push_back(steps[i]);
     if (steps[i].kind != Kind::link) continue;
     joined.back().kind = Kind::chain;
     joined.back().aux = static_cast<int>(links.size());
     const size_t end = end_of_chain(steps, i);
-    std::map<int, int64_t> moves;
-    for (size_t k = i; k <= end; ++k) {
-      const TileStep& s = steps[k];
-      links.push_back({s.fns, s.dst >= 0 ? s.dst : s.a, s.b, s.by_column});
-      if (s.row_bytes[0] > 0) moves[links.back().a] = s.row_bytes[0];
-      if (s.row_bytes[1] > 0) moves[links.back().b] = s.row_bytes[1];
-    }
-    joined.back().first_move = static_cast<int>(tiles.row_moves_of_chains.size());
-    joined.back().moves = static_cast<int>(moves.size());
-    for (const auto& [pointer, bytes] : moves) tiles.row_moves_of_chains.push_back({pointer, bytes});
+    for (size_t k = i; k <= end; ++k)
+      links.push_back({steps[k].fns, steps[k].dst >= 0 ? steps[k].dst : steps[k].a, steps[k].b, steps[k].by_column});
     i = end;
   }
   return joined;

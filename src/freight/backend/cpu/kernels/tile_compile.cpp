@@ -23,9 +23,8 @@ constexpr int64_t kLineElements = 16;    // a cache line of f32
 constexpr int64_t kLongRow = 4096;
 // From here on the last vector of a row may be a part of one in strips of rows.
 constexpr int64_t kWideRow = 64;
-// Where rows are reduced, chains take rows of so many elements one by one. A tile has several rows then, so that what
-// is one number per row (a mean, its root) is computed for all of them at once.
-constexpr int64_t kWholeRow = 256, kRowsTile = 4096;
+// Where rows are reduced, one of so many elements is a tile by itself: what it has once needs no expansion then.
+constexpr int64_t kWholeRow = 256;
 // A program is cut into about so many tasks where the limits below allow it; a large one has more.
 constexpr int64_t kWantedTasks = 64;
 // The smallest and the largest task of a program without sums, and the smallest of one with sums, in elements.
@@ -65,8 +64,8 @@ class Compiler {
     k_.body = make_chains(k_.body, virtuals_, k_.sums, {.strips = k_.strip_rows > 0});
     if (k_.strip_rows > 0 && !fits_strips()) return std::nullopt;
     place_registers(k_, virtuals_);
-    k_.setup = join_links(k_.setup, k_);
-    k_.body = join_links(k_.body, k_);
+    k_.setup = join_links(k_.setup, k_.links);
+    k_.body = join_links(k_.body, k_.links);
     return std::move(k_);
   }
 
@@ -222,8 +221,7 @@ class Compiler {
       k_.pieces = ceil_div(width, k_.piece);
     }
     if (k_.pieces == 1) k_.tile_rows = std::clamp<int64_t>(kTileElements / width, 1, k_.rows);
-    k_.by_rows = has_rows_ && width >= kWholeRow;
-    if (k_.by_rows) k_.tile_rows = std::clamp<int64_t>(kRowsTile / width, 1, k_.rows);
+    if (has_rows_ && width >= kWholeRow) k_.tile_rows = 1;
     const int64_t elements = k_.outer_kept * k_.rows * width, groups = k_.outer_kept * k_.pieces;
     const auto small = static_cast<int64_t>(kSmallWork / work_);
     int64_t task = std::clamp(elements / kWantedTasks, std::clamp(small, kTileElements, kSmallTask), kLargeTask);
@@ -379,9 +377,8 @@ class Compiler {
   }
   // The same for a link, which in strips of rows reads an element per column as it does one for all.
   int link_operand(int v, Extent e, bool& one) {
-    const bool by_row = k_.by_rows && e == kFull && (extent(v) == kRow || extent(v) == kCol);
-    one = by_row ? extent(v) == kRow : k_.strip_rows > 0 && e == kFull && extent(v) == kCol;
-    return one || by_row ? virtual_of_[static_cast<size_t>(v)] : operand(v, e, one);
+    one = k_.strip_rows > 0 && e == kFull && extent(v) == kCol;
+    return one ? virtual_of_[static_cast<size_t>(v)] : operand(v, e, one);
   }
   // The same with one element for each of the result, to which v is expanded if need be.
   int vector_operand(int v, Extent e) {

@@ -110,15 +110,13 @@ struct TileStep {
   int dst = -1, a = -1, b = -1, c = -1;  // while compiling: virtual registers; compiled: numbers of pointers
   LinkFns fns;                           // link
   int by_column = 0;                     // link
-  int64_t row_bytes[2] = {};             // link: from row to row of what a (or dst) and b point to
   generic::Call call{};                  // generic; simple: op and scalars
   TileFunction function{};               // simple
   // The number of an access (load, store, index, random), of a reduction (row_reduce), of a sum (accumulate), or of the
   // first link (chain).
   int aux = 0;
-  int first_move = 0, moves = 0;  // chain that goes row by row: of CompiledTiles::row_moves_of_chains
-  bool stream = false;            // store
-  double number = 0;              // random: stream
+  bool stream = false;  // store
+  double number = 0;    // random: stream
   int64_t key_stride = 1;
 };
 
@@ -140,12 +138,6 @@ struct TileMove {
   size_t element = 0;  // size in bytes
 };
 
-// A pointer of a chain that goes row by row.
-struct RowMove {
-  int pointer = -1;
-  int64_t bytes = 0;
-};
-
 struct TileSum {
   int reduction = 0;
   Reg reg = Reg::f32;  // of the value; partial results are f64, or integers
@@ -165,9 +157,6 @@ struct CompiledTiles {
   bool parallel = false;
 
   int64_t strip_rows = 0;  // rows of each of the four strips of a task; 0: no strips
-  // Chains over all elements take one row of the tile after the other, so that what is one number per row is one for
-  // all elements of a link, and what is one per column needs no copy for each row.
-  bool by_rows = false;
 
   std::vector<size_t> slots;       // their offsets
   size_t slot_bytes = 0;           // of all
@@ -176,7 +165,6 @@ struct CompiledTiles {
   std::vector<Access> accesses;
   std::vector<TileStep> setup, body;
   std::vector<ChainLink> links;
-  std::vector<RowMove> row_moves_of_chains;
   std::vector<TileSum> sums;
   size_t scratch = 0;
 };

@@ -102,8 +102,6 @@ class Placement {
   void use_pointers() {
     for (std::vector<TileStep>* steps : {&k_.setup, &k_.body}) {
       for (TileStep& s : *steps) {
-        s.row_bytes[0] = row_bytes(s.dst >= 0 ? s.dst : s.a);
-        s.row_bytes[1] = row_bytes(s.b);
         for (int* r : {&s.dst, &s.a, &s.b, &s.c}) {
           if (*r >= 0) *r = at(*r).pointer;
         }
@@ -113,12 +111,6 @@ class Placement {
       s.wide = at(s.wide).pointer;
       if (s.narrow >= 0) s.narrow = at(s.narrow).pointer;
     }
-  }
-
-  int64_t row_bytes(int v) {
-    if (v < 0 || (at(v).extent & kRow) == 0) return 0;
-    const size_t size = at(v).where == Where::operand ? size_of(at(v).dtype) : at(v).reg == Reg::f32 ? 4 : 8;
-    return static_cast<int64_t>(size) * ((at(v).extent & kCol) != 0 ? k_.width : 1);
   }
 
   CompiledTiles& k_;

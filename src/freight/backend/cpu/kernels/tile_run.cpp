@@ -128,25 +128,12 @@ class Kernel final : public TileKernel {
     p[s.dst] = start;
   }
 
-  void run_rows(const TileStep& chain, const Tile& tile, void** p) const {
-    const RowMove* const moves = &k_.row_moves_of_chains[static_cast<size_t>(chain.first_move)];
-    const auto move = [&](int64_t rows) {
-      for (int i = 0; i < chain.moves; ++i)
-        p[moves[i].pointer] = static_cast<char*>(p[moves[i].pointer]) + rows * moves[i].bytes;
-    };
-    for (int64_t r = 0; r < tile.rows; ++r, move(1)) chains_.run(links(chain), p, static_cast<size_t>(tile.cols));
-    move(-tile.rows);
-  }
-
   void execute(const TileStep& s, const Tile& tile, void* const* operands, void** p) const {
     const int64_t count = tile.count[s.extent], start = tile.start[s.extent];
     const size_t n = static_cast<size_t>(count);
     const size_t size = s.reg == Reg::f32 ? 4 : 8;
     switch (s.kind) {
-      case Kind::chain:
-        if (k_.by_rows && s.extent == kFull) return run_rows(s, tile, p);
-        chains_.run(links(s), p, n);
-        return;
+      case Kind::chain: chains_.run(links(s), p, n); return;
       case Kind::generic:
         generic::run(s.call, p[s.dst], p[s.a], s.b < 0 ? nullptr : p[s.b], s.c < 0 ? nullptr : p[s.c], n);
         return;
