@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
-from freight import FreightClassifier, FreightRegressor, nn  # noqa: E402
+from freight import FreightClassifier, FreightRegressor, callbacks, nn  # noqa: E402
 
 MODELS = ["gbdt", "forest", "linear", "mlp", "auto"]
 
@@ -114,6 +114,25 @@ def test_networks_are_selected_and_move_between_processes(tmp_path):
     program = "import sys, joblib\nfitted, x = joblib.load(sys.argv[1])\nsys.stdout.buffer.write(fitted.predict_proba(x).tobytes())"
     done = subprocess.run([sys.executable, "-c", program, tmp_path / "model.joblib"], capture_output=True, check=True)
     assert done.stdout == alone.predict_proba(x).tobytes()
+
+
+def test_networks_take_further_settings_of_fit():
+    x, y = make_blobs(120, centers=3, random_state=2)
+    epochs = []
+
+    class Counts(callbacks.Callback):
+        def on_epoch_end(self, epoch, logs):
+            epochs.append(logs["lr"])
+
+    make = {"epochs": 3, "lr": 0.01, "random_state": 0}
+    network = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
+    adam = FreightClassifier(network, **make, fit_settings={"optimizer": "adam", "callbacks": Counts()}).fit(x, y)
+    assert len(epochs) == 3
+    assert not numpy.array_equal(adam.predict_proba(x), FreightClassifier(network, **make).fit(x, y).predict_proba(x))
+    with pytest.raises(ValueError, match="fit_settings: expected None for a model of tables"):
+        FreightClassifier("gbdt", fit_settings={"optimizer": "adam"}).fit(x, y)
+    with pytest.raises(TypeError, match=r'no setting \'optimizer\': use fit_settings=\{"optimizer": ...\}'):
+        FreightClassifier(network, optimizer="adam")
 
 
 @pytest.mark.parametrize("model, change, error, text", [
