@@ -1,19 +1,13 @@
-"""Trains a small CNN on MNIST by fit, and loads it again: mnist_fit.py DIRECTORY, the folder of `freight data get mnist`."""
+"""Trains a small CNN on MNIST by fit, and loads it again: mnist_fit.py [DATA], after `freight data get mnist`."""
 import argparse
-import gzip
-import pathlib
-
-import numpy as np
 
 import freight as fr
 from freight import nn
 
 
-def read(directory, part, most=None):
-    """Images u8 (N, 1, 28, 28) and classes, at most so many."""
-    images, labels = (gzip.decompress(pathlib.Path(directory, f"{part}-{kind}-ubyte.gz").read_bytes())
-                      for kind in ("images-idx3", "labels-idx1"))
-    return np.frombuffer(images, "u1", offset=16).reshape(-1, 1, 28, 28)[:most], np.frombuffer(labels, "u1", offset=8)[:most]
+def read(data, most=None):
+    """Images u8 (N, 1, 28, 28) and classes of both splits, at most so many of each."""
+    return [(x[:most], y[:most]) for x, y in fr.load_data(data)[:2]]
 
 
 def block(channels, width, kernel, **settings):
@@ -28,7 +22,7 @@ def network():
 
 def options():
     parser = argparse.ArgumentParser()
-    parser.add_argument("directory", type=pathlib.Path)
+    parser.add_argument("data", nargs="?", default="mnist", help="a built-in data set or a folder")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--samples", type=int, help="read the first so many images (default: all)")
     return parser.parse_args()
@@ -36,7 +30,7 @@ def options():
 
 if __name__ == "__main__":
     given = options()
-    train, test = read(given.directory, "train", given.samples), read(given.directory, "t10k", given.samples)
+    train, test = read(given.data, given.samples)
     net = network()
     history = net.fit(*train, validation_data=test, epochs=given.epochs, lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4,
                       decay_norm_bias=False, lr_scheduler="onecycle")

@@ -1,5 +1,5 @@
-"""The training of mnist_fit.py as a loop over a compiled step: mnist_loop.py DIRECTORY. Several processes share each batch:
-freight launch -n 2 mnist_loop.py DIRECTORY."""
+"""The training of mnist_fit.py as a loop over a compiled step: mnist_loop.py [DATA]. Several processes share each batch:
+freight launch -n 2 mnist_loop.py."""
 import time
 
 import numpy as np
@@ -27,8 +27,8 @@ def step(x, y):
 
 if __name__ == "__main__":
     given = options()
-    (images, classes), test = read(given.directory, "train", given.samples), read(given.directory, "t10k", given.samples)
-    classes = classes.astype("i8")
+    train, test = read(given.data, given.samples)
+    images, classes = map(np.asarray, train)
     steps = len(images) // BATCH
     rank, world = distributed.get_rank(), distributed.get_world_size()
     rate = optim.one_cycle(0.1, given.epochs * steps)

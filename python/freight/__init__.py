@@ -20,8 +20,8 @@ from ._transforms import Jit, Plan, autocast, custom_gradient, grad, jit, plan, 
 from ._version import __version__  # noqa: F401
 from .linalg import LinAlgError, cond, cross, det, diagonal, inv, outer, qr, solve, svd, trace  # noqa: F401
 
-_LAZY = {"nn": "nn", "optim": "optim", "callbacks": "callbacks", "distributed": "distributed", "models": "models", "load": "_fit", "History": "_fit",
-         "from_torch": "_from_torch", "FreightClassifier": "_estimators",
+_LAZY = {"nn": "nn", "optim": "optim", "callbacks": "callbacks", "distributed": "distributed", "models": "models", "load": "_fit",
+         "load_data": "_data", "History": "_fit", "from_torch": "_from_torch", "FreightClassifier": "_estimators",
          "FreightRegressor": "_estimators"}  # names -> modules that are imported when they are first used
 
 

@@ -1,6 +1,7 @@
 // Modules and training behind freight.nn, freight.optim and fit: variables, the library's layers by their declarations
 // and modules whose forward is written in Python (train_module.cpp), optimizers (train_optim.cpp), and runs of the
-// library's trainer (train_run.cpp). The Python side is in freight/_module.py, _optim.py and _fit.py.
+// library's trainer (train_run.cpp), and data sets (train_data.cpp). The Python side is in freight/_module.py,
+// _optim.py and _fit.py.
 #pragma once
 #include <memory>
 
@@ -29,5 +30,6 @@ nb::object wrap_results(std::vector<Tensor> results);
 void bind_modules(nb::module_& m);
 void bind_optimizers(nb::module_& m);
 void bind_runs(nb::module_& m);
+void bind_datasets(nb::module_& m);
 
 }  // namespace freight::python
