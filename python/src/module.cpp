@@ -39,6 +39,5 @@ NB_MODULE(_core, m) {
   bind_modules(m);
   bind_optimizers(m);
   bind_runs(m);
-  bind_datasets(m);
   bind_ranks(m);
 }

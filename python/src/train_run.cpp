@@ -571,6 +571,7 @@ std::vector<std::string> model_names() {
 }  // namespace
 
 void bind_runs(nb::module_& m) {
+  bind_datasets(m);
   m.def("settings", settings);
   m.def("fit", fit);
   m.def("evaluate", evaluate);
