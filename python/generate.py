@@ -188,8 +188,7 @@ RESULTS = {
              "or val_: val_rmse), train_loss, steps, epochs, train_seconds, samples_per_second, parameters, interrupted.",
     "eval": "a dict: loss, top1 (percent; None without classes), count, split, data, seconds (and the other metrics by name: rmse, accuracy, macro_f1), "
             "scores (value, low and high of each metric: its interval).",
-    "predict": "a list with a dict per sample: path, and of classes class (its name), index, probability, probabilities (a dict by name); of "
-               "regression values (a list).",
+    "predict": "a list with a dict per sample: path, values (of classes, in its place: class, index, probability and probabilities, a dict by name).",
     "plan": "a dict: total_bytes, memory (bytes by use), flops, parameters, batch_size, largest_batch (by memory).",
     "advise": "a dict: answer, cheapest (each has hardware, devices, fits, run_hours, dollars).",
     "export": "a dict: file, input, output, nodes, bytes, weight_bytes, notes.",

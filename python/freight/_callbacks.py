@@ -87,10 +87,7 @@ class _Monitor(Callback):
         if own and name in ("metric", getattr(metric, "__name__", "metric")):
             setting, known = "own", getattr(metric, "higher_is_better", None)
         else:
-            try:
-                setting, known = name, False if name == "loss" else _core.higher_is_better(name)
-            except ValueError as error:  # which names the command's flag
-                raise ValueError(f"{type(self).__name__}: monitor: {self.monitor}: {str(error).removeprefix('--metric: ')}") from None
+            setting, known = name, False if name == "loss" else _core.higher_is_better(name)
         asked = {"auto": known, "min": False, "max": True}[self.mode]
         if asked is None and setting == "own":
             raise ValueError(f"{type(self).__name__}: mode: expected \"min\" or \"max\" for {self.monitor}, a function without an attribute "

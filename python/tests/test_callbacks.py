@@ -107,8 +107,3 @@ def test_what_cannot_be_compared_is_named(tmp_path, arguments, settings, text):
     with pytest.raises(ValueError, match=text):
         heard = [*settings.pop("callbacks", []), callbacks.Checkpoint(tmp_path / "run", **arguments)]
         t.fit(t.made(), callbacks=heard, **{**NOISY, **settings})
-
-
-def test_a_monitor_that_is_no_metric_is_named():
-    with pytest.raises(ValueError, match="^EarlyStopping: monitor: val_acc: unknown value: .*did you mean accuracy"):
-        t.fit(t.made(), callbacks=callbacks.EarlyStopping("val_acc"), **NOISY)

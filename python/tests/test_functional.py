@@ -182,7 +182,7 @@ def test_errors_name_the_function_and_the_setting():
             (lambda: F.one_hot(fr.asarray([1]), -1), "one_hot: expected num_classes of at least 1, got -1"),
             (lambda: F.batch_norm(x, None, None), "batch_norm: expected running_mean and running_var with training=False, got None"),
             (lambda: F.batch_norm(x[0, 0, 0], None, None, training=True), "batch_norm: expected .N, C, ...., got shape .3,."),
-            (lambda: F.instance_norm(x, use_input_stats=False), "instance_norm: expected use_input_stats=True, got False"),
+            (lambda: F.instance_norm(x, use_input_stats=False), "instance_norm: expected running_mean and running_var with use_input_stats=False, got None"),
             (lambda: F.interpolate(x, scale_factor=2, recompute_scale_factor=True), "interpolate: expected recompute_scale_factor=None, got True"),
             (lambda: F.pad(x, (1,)), "pad: expected a pair of widths for each of at most 4 axes"),
             (lambda: F.pad(x, (1, 1), mode="wrap"), "pad: mode: expected"),

@@ -287,6 +287,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
 def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5):
     """Each channel of each sample of (N, C, ...) to mean 0 and variance 1; without use_input_stats by the running statistics."""
     if not use_input_stats:
+        if running_mean is None or running_var is None:
+            raise ValueError("instance_norm: expected running_mean and running_var with use_input_stats=False, got None")
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     _refuse("instance_norm", running_mean=(running_mean, None), running_var=(running_var, None))
     return group_norm(input, input.shape[1], weight, bias, eps)
