@@ -48,7 +48,7 @@ DOC = """{what} on a table: a NumPy array, or a frame of numbers, categories, da
         `freight train --help`. Or a network: a freight.nn.Module, of which fit trains a copy, or a class or function that
         makes one and may have parameters n_features and n_outputs. X are then numbers, of any shape (N, ...).
     handle_unknown: error, or ignore for categories at prediction that fit did not see, such as rare ones in cross-validation.
-    fit_settings: a dict of further keywords of Module.fit for a network: {"optimizer": "adam", "callbacks": [...]}.
+    fit_settings: a dict of further keywords of Module.fit for a network: {{"optimizer": "adam", "callbacks": [...]}}.
 
     The others are flags of `freight train`; None is the command's default.
 
