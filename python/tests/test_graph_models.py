@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 import pytest
+from test_fit import OwnGradient
 
 import freight as fr
 from freight import nn
@@ -300,20 +301,6 @@ def test_what_cannot_be_traced_has_weights_alone_and_says_why(kind, text, tmp_pa
         fr.load(tmp_path / "net.safetensors")
     again = Branching(kind).load_weights(tmp_path / "net.safetensors")
     np.testing.assert_array_equal(again.fc.weight.numpy(), net.fc.weight.numpy())
-
-
-@fr.custom_gradient
-def doubled(x):
-    return x * 2, lambda g: (g * 0,)
-
-
-class OwnGradient(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc, self.head = nn.Linear(4, 3), nn.Linear(3, 3)
-
-    def forward(self, x):
-        return self.head(doubled(self.fc(x)))
 
 
 def test_a_network_with_gradients_of_its_own_predicts_and_is_not_trained(tmp_path):

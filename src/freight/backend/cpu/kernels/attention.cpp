@@ -35,7 +35,7 @@ int64_t seen_keys(const AttentionProblem& p, int64_t i, int64_t rows, int64_t j,
   return p.causal ? std::clamp<int64_t>(i + rows - j, 0, count) : count;
 }
 
-// Whether some query from i on does not see all of the `count` keys from j on.
+// True if a query from i on does not see all of the `count` keys from j on.
 bool cuts(const AttentionProblem& p, int64_t i, int64_t j, int64_t count) { return p.causal && i + 1 < j + count; }
 
 ScoreBlock block(const AttentionProblem& p, float* scores, int64_t i, int64_t rows, int64_t j, int64_t keys) {

@@ -44,7 +44,7 @@ GeluTable fitted(double (*function)(double)) {
   return table;
 }
 
-// Whether values of a program are what an expression computes of one operand, which is `x` then.
+// Compares values of a program with an expression of one operand. Where they agree, `x` is the number of that operand.
 class GeluMatch {
  public:
   GeluMatch(const TileProgram& program, const ScalarExpression& expression) : p_(program), e_(expression) {}
@@ -78,7 +78,7 @@ class GeluMatch {
   const ScalarExpression& e_;
 };
 
-// As composites.cpp and vjp_rules.cpp write them, by the number of the function.
+// The expressions are those that composites.cpp and vjp_rules.cpp write, by the number of the function.
 const std::vector<ScalarExpression>& gelu_expressions() {
   static const auto kExpressions = [] {
     const std::string erf = "(erf(a * 0.7071067811865476) + 1) * 0.5";

@@ -13,7 +13,7 @@ namespace {
 std::vector<int64_t> target_bits() {
   int64_t left = HWY_STATIC_TARGET;
 #if HWY_ARCH_X86
-  // What else the sets need came with these: lzcnt and f16c with avx2, of which clang 14 does not know to ask.
+  // Clang 14 has no names for lzcnt and f16c, which the sets need as well: processors with avx2 have them.
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&

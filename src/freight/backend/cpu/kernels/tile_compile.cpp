@@ -125,7 +125,7 @@ class Compiler {
     }
   }
 
-  // Whether an integer in memory (a label) is the number of a column is compared in f32: it has all numbers below 2^24,
+  // An integer in memory (a label) is compared with the number of a column in f32, which has all numbers below 2^24,
   // and no larger integer becomes one of these.
   void compare_indices_in_f32() {
     const auto is_index = [&](int i) {
