@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <set>
@@ -150,6 +151,11 @@ CpuInfo cpu_info() {
   read_memory(info);
   info.cores = std::max(1, static_cast<int>(allowed_processors().size()));
   return info;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] ? name.data() : "unknown";
 }
 
 }  // namespace freight

@@ -1,5 +1,5 @@
-// What the machine's processor and memory are, read from /proc and /sys: for `freight devices`, a run's record, and the
-// key of measured kernel choices. Allocates no compute resources.
+// The machine's name, its processor and its memory, read from the system: for `freight devices`, a run's record, and
+// the key of measured kernel choices. Allocates no compute resources.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -22,5 +22,8 @@ CpuInfo cpu_info();
 
 // The numbers of the logical processors that this process may use (affinity mask).
 std::vector<int> allowed_processors();
+
+// The name of this host, "box17"; "unknown" where the system gives none.
+std::string host_name();
 
 }  // namespace freight

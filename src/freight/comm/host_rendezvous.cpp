@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "freight/base/clock.h"
+#include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/usage.h"
 #include "freight/base/version.h"

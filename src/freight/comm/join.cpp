@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "freight/base/clock.h"
+#include "freight/base/cpu_info.h"
 #include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"

@@ -112,11 +112,6 @@ Resolved resolve_host(const std::string& host, int port) {
   return r;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
-
 SocketAddress interface_address(const std::string& interface, int family) {
   const std::vector<InterfaceAddress> all = interface_addresses();
   const InterfaceAddress* found = nullptr;

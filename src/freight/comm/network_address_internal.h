@@ -1,4 +1,4 @@
-// The name of this host, addresses of hosts and of this host's interfaces, and non-blocking sends and receives.
+// Addresses of hosts and of this host's interfaces, and non-blocking sends and receives.
 #pragma once
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -9,9 +9,6 @@
 #include "freight/comm/descriptor_internal.h"
 
 namespace freight::comm {
-
-// The name of this host for messages: "box17".
-std::string host_name();
 
 struct SocketAddress {
   sockaddr_storage storage{};

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "freight/base/clock.h"
+#include "freight/base/cpu_info.h"
 #include "freight/comm/call_internal.h"
 #include "freight/comm/gloo_mesh_internal.h"
 #include "freight/comm/network_address_internal.h"

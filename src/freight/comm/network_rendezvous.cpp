@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "freight/base/clock.h"
+#include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/log.h"
 #include "freight/base/printable.h"

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "freight/base/clock.h"
+#include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/comm/call_internal.h"
 #include "freight/comm/descriptor_internal.h"

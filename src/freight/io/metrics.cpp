@@ -19,6 +19,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/io/file.h"
 #include "freight/io/json_internal.h"
@@ -77,11 +78,6 @@ std::string csv_line(const Metrics& m) {
   return out + cat(",", fixed(m.time, 3), "\n");
 }
 
-std::string host_name() {
-  char name[256] = "";
-  if (::gethostname(name, sizeof name - 1) != 0 || !*name) return "host";
-  return name;
-}
 }  // namespace
 
 // An append-only file; each `append` is one write call.

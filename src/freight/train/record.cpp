@@ -1,10 +1,9 @@
 // See record_internal.h.
-#include <unistd.h>
-
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
 
+#include "freight/base/cpu_info.h"
 #include "freight/base/printable.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
@@ -43,12 +42,6 @@ std::string top1_text(const std::optional<double>& top1) {
 }
 std::string metric_text(const std::string& name, const std::optional<double>& metric) {
   return metric ? cat(" ", name, " ", fixed(*metric, 4)) : std::string();
-}
-
-std::string host_name() {
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
-  return host;
 }
 
 json json_of(const Result& r, size_t bad_samples, const std::string& metric_name) {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 
@@ -18,12 +19,11 @@ namespace freight::train {
 namespace {
 
 std::string self() {
-  char host[256] = "", time[64] = "";
-  ::gethostname(host, sizeof host - 1);
+  char time[64] = "";
   const std::time_t now = std::time(nullptr);
   struct tm utc {};
   std::strftime(time, sizeof time, "%Y-%m-%d %H:%M:%S UTC", ::gmtime_r(&now, &utc));
-  return cat("process ", static_cast<int64_t>(::getpid()), " on ", host, " since ", time);
+  return cat("process ", static_cast<int64_t>(::getpid()), " on ", host_name(), " since ", time);
 }
 
 // The text that the holder wrote into the file; it may be about to.
