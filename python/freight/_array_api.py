@@ -236,6 +236,7 @@ def _max_of(a, b):
 
 def repeat(x, repeats, /, axis=None):
     """Each element of the axis as often as `repeats`, or its entry of it, says."""
+    _array(x, "repeat")
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
     n = x.shape[_axis(axis, x.ndim)]
@@ -256,6 +257,7 @@ def repeat(x, repeats, /, axis=None):
 
 def take(x, indices, /, axis=None):
     """The elements of an axis that integers name, in their order."""
+    _array(x, "take")
     if axis is None:
         if x.ndim != 1:
             raise ValueError(f"take: axis must be given for an array of {x.ndim} axes")
@@ -470,12 +472,12 @@ def std(x, /, axis=None, *, correction=0.0, keepdims=False):
 
 def cumulative_sum(x, /, axis=None, *, dtype=None, include_initial=False):
     """Element i is the sum of elements 0 to i along the axis; include_initial puts 0 in front."""
-    return _running(0, x, axis, dtype, include_initial)
+    return _running("cumulative_sum", x, axis, dtype, include_initial)
 
 
 def cumulative_prod(x, /, axis=None, *, dtype=None, include_initial=False):
     """Element i is the product of elements 0 to i along the axis; include_initial puts 1 in front."""
-    return _running(1, x, axis, dtype, include_initial)
+    return _running("cumulative_prod", x, axis, dtype, include_initial)
 
 
 def _summed_type(t, dtype):
@@ -484,17 +486,17 @@ def _summed_type(t, dtype):
     return int64 if t == bool or t in _KINDS["signed integer"] else uint64 if t in _KINDS["unsigned integer"] else t
 
 
-def _running(how, x, axis, dtype, include_initial):
+def _running(function, x, axis, dtype, include_initial):
     if axis is None:
         if x.ndim > 1:
-            raise ValueError(f"cumulative: axis must be given for an array of {x.ndim} axes")
+            raise ValueError(f"{function}: axis must be given for an array of {x.ndim} axes")
         x, axis = reshape(x, (-1,)), 0
     if x._on_host:
-        return _core.running(how, x, axis, dtype, include_initial)
+        return _core.running(int(function == "cumulative_prod"), x, axis, dtype, include_initial)
     if include_initial:
-        raise TypeError("include_initial does not work in jit and grad: use concat")
+        raise TypeError(f"{function}: include_initial does not work in jit and grad: use concat")
     t = _summed_type(x.dtype, dtype)
-    return astype(_call("cumprod" if how else "cumsum", astype(x, t, copy=False), _axis(axis, x.ndim)), t, copy=False)
+    return astype(_call("cumprod" if function == "cumulative_prod" else "cumsum", astype(x, t, copy=False), _axis(axis, x.ndim)), t, copy=False)
 
 
 def clip(x, /, min=None, max=None):
@@ -523,7 +525,7 @@ def imag(x, /):
 
 def diff(x, /, *, axis=-1, n=1, prepend=None, append=None):
     """Differences of neighbors along the axis, n times; of bool, whether they differ."""
-    a = _axis(axis, x.ndim)
+    a = _axis(axis, _array(x, "diff").ndim)
     if n < 0:
         raise ValueError(f"diff: order must be non-negative, got {n}")
     parts = [_taken(p, "diff") for p in (prepend, x, append) if p is not None]

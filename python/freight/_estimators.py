@@ -90,7 +90,8 @@ def _validation_parts(eval_set, sizes, expected):
     if isinstance(eval_set, list) and len(eval_set) == 1:
         eval_set = eval_set[0]
     if not isinstance(eval_set, (tuple, list)) or len(eval_set) not in sizes:
-        raise ValueError(f"eval_set: expected {expected}")
+        held = f" of {len(eval_set)}" if isinstance(eval_set, (tuple, list)) else ""
+        raise ValueError(f"eval_set: expected {expected}, got {type(eval_set).__name__}{held}")
     return eval_set
 
 

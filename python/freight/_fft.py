@@ -140,7 +140,7 @@ _OPPOSITE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 def hfft(x, /, *, n=None, axis=-1, norm="backward"):
     """The transform of numbers whose spectrum is real: n real ones."""
     x = _prepared(x, "hfft")
-    n = _length(n, 2 * (x.shape[axis] - 1), "hfft")
+    n = _length(n, 2 * (x.shape[xp._axis(axis, x.ndim)] - 1), "hfft")
     return irfft(conj(x), n=n, axis=axis, norm=_OPPOSITE.get(norm, norm))
 
 
@@ -164,7 +164,7 @@ def rfftfreq(n, /, *, d=1.0, dtype=None, device=None):
 def _shifted(x, axes, direction):
     axes = range(x.ndim) if axes is None else (axes,) if isinstance(axes, int) else axes
     axes = tuple(axes)
-    shift = tuple(direction * (x.shape[a] // 2) if direction > 0 else -(x.shape[a] // 2) for a in axes)
+    shift = tuple(direction * (x.shape[a] // 2) for a in axes)
     return xp.roll(x, shift, axis=axes)
 
 

@@ -176,7 +176,7 @@ def _pair(data, what):
 
 def _need_as_many(x, y, what):
     if x.shape[0] != y.shape[0]:
-        raise ValueError(f"{what}: x has {x.shape[0]} samples and y {y.shape[0]}: expected as many")
+        raise ValueError(f"{what}: expected as many samples in y as in x, {x.shape[0]}, got {y.shape[0]}")
     _need_samples(x.shape, what)
 
 
@@ -193,7 +193,7 @@ def _argument(what):
 def _need_none(path, **others):
     for name, value in others.items():
         if value is not None:
-            raise ValueError(f"fit: {name}: expected none beside the folder {path}, which has its own classes and splits (val_split=0.2)")
+            raise ValueError(f"fit: {name}: expected none with the folder {path}, which has its own classes and splits (val_split=0.2)")
 
 
 def _no_samples(model, input_shape):
@@ -227,8 +227,9 @@ class _Batches:
 
     def start(self, epoch, first):
         if self.endless:
-            again = epoch == self.epoch and self.at > 0
-            self.repeats, self.over = again and epoch == 0 and self.read == 1, again and self.read > 1
+            again = epoch == self.epoch and self.at > 0  # the trainer asks for the same epoch a second time
+            self.repeats = again and epoch == 0 and self.read == 1  # only the first batch was read: it is given once more
+            self.over = again and self.read > 1
             self.epoch, self.at = epoch, 0
             return
         sampler = getattr(self.loader, "sampler", None)
@@ -364,6 +365,8 @@ def _weights(sample_weight, class_weight, y, names):
         if class_weight == "balanced":
             counts = [int(xp.sum(y == c)) for c in range(int(xp.max(y)) + 1)]
             by_class = [count / (len(counts) * max(n, 1)) for n in counts]
+        elif isinstance(class_weight, str):
+            raise ValueError(f"fit: class_weight: expected \"balanced\" or a dict of weights by class, got {class_weight!r}")
         else:
             by_class = list(_weight_per_class(class_weight, names).values())
         w = w * xp.take(xp.asarray(by_class), y)
@@ -430,6 +433,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0, resume=None, output_dir="",
         verbose=1, devices=None, steps_per_epoch=None, input_shape=None, validation_split=0.0, shuffle=True, **settings):
     """See Module.fit."""
+    if class_weight is not None and not isinstance(class_weight, (str, dict)):
+        raise TypeError(f"fit: class_weight: expected \"balanced\", a file of weights or a dict of them by class, got {class_weight!r}")
     _need_shuffle(shuffle)
     name = loss if isinstance(loss, str) else None
     ranks = _devices.count_of(devices, device, model)
@@ -460,7 +465,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         _need_as_many(x, y, "fit")
     if validation_split:
         if validation_data is not None or path:
-            raise ValueError("fit: validation_split is of arrays, in place of validation_data; of a folder: val_split")
+            raise ValueError("fit: validation_split: expected arrays and no validation_data; for a folder use val_split")
         (x, y, sample_weight), validation_data = _split(x, y, sample_weight, validation_split)
     soft = _are_shares(y, loss, "fit")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
@@ -523,7 +528,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     if "optimizer" in settings and not isinstance(settings["optimizer"], str):
         raise TypeError(f"fit: optimizer: expected a name (\"adamw\"), with lr=, momentum= and weight_decay= beside it, got "
                         f"{type(settings['optimizer']).__name__}")
-    request["settings"] = {"epochs": epochs, "batch_size": batch_size or 64, "device": device, "precision": precision,
+    request["settings"] = {"epochs": epochs, "batch_size": 64 if batch_size is None else batch_size, "device": device, "precision": precision,
                            "grad_accum": grad_accum, "seed": seed, "output_dir": os.fspath(output_dir), **settings}
     rank = distributed.get_rank()  # the other ranks train alike, and say nothing
     figure = request.get("metric_name", settings.get("metric"))
@@ -590,6 +595,8 @@ def predict(model, x, *, batch_size=256, device="auto", precision="fp32"):
     x, _ = _inputs(x, "predict: x")
     task = model.__dict__.get("_task") or {}
     _need_samples(x.shape, "predict")
+    if type(batch_size) is not int or batch_size < 1:
+        raise ValueError(f"predict: batch_size: expected a whole number of at least 1, got {batch_size!r}")
     if precision not in _COMPUTE:
         raise ValueError(f"predict: precision: expected one of {', '.join(_COMPUTE)}, got {precision!r}")
     identity, kept = model.__dict__.get("_compiled", (0, {}))

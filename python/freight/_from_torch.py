@@ -124,7 +124,8 @@ class _Conversion:
 
     def __init__(self, module):
         self.done, self.constants = {}, {}
-        self.root = self.layer(module, "") or self.traced(module)
+        found = self.layer(module, "")
+        self.root = self.traced(module) if found is None else found  # an empty container is false
         variables = {name: variable for name, variable, _ in self.root._node().state()}
         first = {}
         for name, p in module.named_parameters(remove_duplicate=False):

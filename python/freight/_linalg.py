@@ -61,7 +61,7 @@ def cross(x1, x2, /, *, axis=-1):
     """The cross product of vectors of 3 numbers along an axis; the others broadcast."""
     x1, x2 = xp._taken(x1, "cross"), xp._taken(x2, "cross")
     n = xp._max_of(x1.ndim, x2.ndim)
-    if x1.ndim == 0 or x2.ndim == 0 or x1.shape[axis] != 3 or x2.shape[axis] != 3:
+    if x1.ndim == 0 or x2.ndim == 0 or x1.shape[xp._axis(axis, x1.ndim)] != 3 or x2.shape[xp._axis(axis, x2.ndim)] != 3:
         raise ValueError(f"cross: expected 3 numbers along axis {axis}, got shapes {x1.shape} and {x2.shape}")
     x1, x2 = xp.broadcast_arrays(x1, x2)
     a = xp._axis(axis, n)

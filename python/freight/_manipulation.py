@@ -83,7 +83,7 @@ def expand_dims(x, /, axis=0):
     n = _array(x, "expand_dims").ndim + len(axes)
     axes = {_axis(a, n) for a in axes}
     if len(axes) != n - x.ndim:
-        raise ValueError("expand_dims: repeated axis")
+        raise ValueError(f"expand_dims: expected different axes, got {axis}")
     sizes = iter(x.shape)
     return _core.reshape(x, tuple(1 if a in axes else next(sizes) for a in range(n)), None)
 
@@ -100,11 +100,11 @@ def moveaxis(x, source, destination, /):
     source = (source,) if isinstance(source, int) else tuple(source)
     destination = (destination,) if isinstance(destination, int) else tuple(destination)
     if len(source) != len(destination):
-        raise ValueError("moveaxis: source and destination must have the same number of axes")
+        raise ValueError(f"moveaxis: expected as many destinations as sources, got {len(source)} and {len(destination)}")
     source = [_axis(a, x.ndim) for a in source]
     destination = [_axis(a, x.ndim) for a in destination]
     if len(set(source)) < len(source) or len(set(destination)) < len(destination):
-        raise ValueError("moveaxis: repeated axis")
+        raise ValueError(f"moveaxis: expected different axes, got {source} to {destination}")
     order = [a for a in range(x.ndim) if a not in source]
     for to, from_ in sorted(zip(destination, source)):
         order.insert(to, from_)
@@ -128,7 +128,7 @@ def roll(x, /, shift, axis=None):
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
     if len(shifts) != len(axes):
-        raise ValueError("roll: shift and axis must have the same number of entries")
+        raise ValueError(f"roll: expected one shift per axis, got {len(shifts)} shifts for {len(axes)} axes")
     for a, s in zip(axes, shifts):
         a = _axis(a, x.ndim)
         n = x.shape[a]
@@ -144,8 +144,7 @@ def squeeze(x, /, axis):
     axes = {_axis(a, x.ndim) for a in axes}
     for a in axes:
         if x.shape[a] != 1:
-            raise ValueError("cannot select an axis to squeeze out which has size not equal to one: "
-                             f"axis {a} of {x.shape}")
+            raise ValueError(f"squeeze: expected size 1 on axis {a}, got shape {x.shape}")
     return _core.reshape(x, tuple(n for a, n in enumerate(x.shape) if a not in axes), None)
 
 

@@ -160,8 +160,9 @@ def round(self, decimals=0, *, out=None):
         _refuse("round", "out", out, "freight.round(x), which makes a new array")
     if decimals == 0 or (decimals > 0 and not xp.isdtype(self.dtype, ("real floating", "complex floating"))):
         return _functions.round(self)
+    x = xp.astype(self, xp.float64) if xp.isdtype(self.dtype, "integral") else self  # int64 with a float would be float32
     scale = 10.0 ** abs(decimals)
-    y = _functions.round(self * scale) / scale if decimals > 0 else _functions.round(self / scale) * scale
+    y = _functions.round(x * scale) / scale if decimals > 0 else _functions.round(x / scale) * scale
     return xp.astype(y, self.dtype, copy=False)
 
 

@@ -73,7 +73,7 @@ class Module:
             else:
                 own["_held"][name].value = value
         else:
-            if own.get("_modules", {}).pop(name, None) or own.get("_held", {}).pop(name, None):
+            if own.get("_modules", {}).pop(name, None) is not None or own.get("_held", {}).pop(name, None) is not None:
                 _changed(self)
             object.__setattr__(self, name, value)
 

@@ -69,8 +69,10 @@ def _rows(x, what):
     parts, layout, count = [], [], None
     for name, values in x.items() if isinstance(x, dict) else enumerate(x):
         values, here = xp.asarray(values), f"{what}[{name!r}]"
-        count = values.shape[0] if count is None and values.ndim else count
-        if values.ndim == 0 or values.shape[0] != count:
+        if values.ndim == 0:
+            raise ValueError(f"{here}: expected one entry per sample, (N, ...), got a number")
+        count = values.shape[0] if count is None else count
+        if values.shape[0] != count:
             raise ValueError(f"{here}: expected {count} samples, as the first input has, got shape {values.shape}")
         if xp.isdtype(values.dtype, "complex floating"):
             raise TypeError(f"{here}: expected real numbers, got {values.dtype}")

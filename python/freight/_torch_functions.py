@@ -199,12 +199,12 @@ def _unbind(input, dim=0):
 
 @_named("select")
 def _select(input, dim, index):
-    return input[(*(slice(None),) * _axis(dim, input.ndim), index)]
+    return _beyond_standard.select(input, dim, index)
 
 
 @_named("narrow")
 def _narrow(input, dim, start, length):
-    return input[(*(slice(None),) * _axis(dim, input.ndim), slice(start, start + length))]
+    return _beyond_standard.narrow(input, dim, start, length)
 
 
 @_named("contiguous", "clone")

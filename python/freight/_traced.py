@@ -75,11 +75,9 @@ def reduced(function, x, axis, keepdims, dtype):
     """A reduction over axes."""
     axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     axes = [xp._axis(a, x.ndim) for a in axes]
-    if not axes:
-        return x
     if function in ("sum", "prod"):
         x = xp.astype(x, xp._summed_type(x.dtype, dtype), copy=False)
-    y = _call(function, x, axes, keepdims)
+    y = _call(function, x, axes, keepdims) if axes else x  # without axes only the type changes
     return xp.astype(y, xp.bool if function in ("any", "all") else x.dtype, copy=False)
 
 

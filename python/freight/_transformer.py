@@ -141,9 +141,9 @@ class Transformer(Module):
         super().__init__()
         self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
         given = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
-        self.encoder = custom_encoder or TransformerEncoder(
+        self.encoder = custom_encoder if custom_encoder is not None else TransformerEncoder(
             TransformerEncoderLayer(*given), num_encoder_layers, _layers.LayerNorm(d_model, layer_norm_eps, bias=bias))
-        self.decoder = custom_decoder or TransformerDecoder(
+        self.decoder = custom_decoder if custom_decoder is not None else TransformerDecoder(
             TransformerDecoderLayer(*given), num_decoder_layers, _layers.LayerNorm(d_model, layer_norm_eps, bias=bias))
         for p in self.parameters():
             if len(p.shape) == 2:  # Glorot and Bengio 2010

@@ -226,6 +226,9 @@ def value_and_grad(function, argnums=0, has_aux=False):
         arguments = [_as_leaves(a) for a in arguments]
         leaves, structures, counts, modules = [], [], [], []
         for n in numbers:
+            if not -len(arguments) <= n < len(arguments):
+                named = f" and the keywords {', '.join(keywords)}" if keywords else ""
+                raise TypeError(f"grad: argnums: expected a positional argument {n}, got {len(arguments)} positional arguments{named}")
             before = len(leaves)
             if hasattr(arguments[n], "_trained_values"):  # a module, which the function gets as it is
                 modules.append(n)

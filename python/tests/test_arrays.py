@@ -415,3 +415,23 @@ def test_linalg_has_numpys_norms_and_condition_numbers():
         with pytest.raises(ValueError, match=message):
             f.linalg.norm(*arguments)
     assert f.cond is f.linalg.cond and f.linalg.kron(f.ones((1, 2)), f.ones((2, 1))).shape == (2, 2)
+
+
+def test_integers_are_rounded_to_tens_exactly():
+    x = np.array([123456789, -987654321, 5, 15, 2**40 + 7])
+    for decimals in (-1, -2, 1):
+        assert f.asarray(x).round(decimals).tolist() == x.round(decimals).tolist()
+
+
+@pytest.mark.parametrize("call, error, message", [
+    (lambda x: f.fft.hfft(x, axis=5), IndexError, "axis 5 is out of bounds"),
+    (lambda x: f.linalg.cross(x, x, axis=4), IndexError, "axis 4 is out of bounds"),
+    (lambda x: f.take([1, 2], [0]), TypeError, "asarray"), (lambda x: f.repeat([1, 2], 2), TypeError, "asarray"),
+    (lambda x: f.diff([1, 2]), TypeError, "asarray"), (lambda x: f.cumulative_sum(x), ValueError, "cumulative_sum: axis must be given"),
+    (lambda x: f.expand_dims(x, (0, 0)), ValueError, r"expand_dims: expected different axes, got \(0, 0\)"),
+    (lambda x: f.moveaxis(x, (0, 1), 0), ValueError, "moveaxis: expected as many destinations as sources, got 2 and 1"),
+    (lambda x: f.roll(x, (1, 2), 0), ValueError, "roll: expected one shift per axis, got 2 shifts for 1 axes"),
+    (lambda x: f.squeeze(x, 0), ValueError, r"squeeze: expected size 1 on axis 0, got shape \(2, 3\)")])
+def test_errors_of_axes_name_the_function(call, error, message):
+    with pytest.raises(error, match=message):
+        call(f.ones((2, 3)))

@@ -437,7 +437,7 @@ def test_a_folder_of_images_is_data(tmp_path):
     for x, settings, text in ((tmp_path / "none", {"input_shape": (3, 32, 32)}, "no such dataset"),
                               (folder, {}, "input_shape: expected the shape of a sample"),
                               (folder, {"input_shape": (1, 32, 32)}, r"expects samples \[1,32,32\], got \[3,32,32\]"),
-                              (folder, {"input_shape": (3, 32, 32), "y": Y}, "y: expected none beside the folder"),
+                              (folder, {"input_shape": (3, 32, 32), "y": Y}, "y: expected none with the folder"),
                               (folder, {"input_shape": (3, 32, 32), "validation_data": TEST}, "validation_data: expected none"),
                               (X, {"y": Y, "input_shape": (3, 32, 32)}, "input_shape is for images of a folder")):
         with pytest.raises(ValueError, match=text):
@@ -485,7 +485,7 @@ def step_of(net):
 
 
 BAD = [
-    (lambda n: fit(n, X[:10], Y[:9]), ValueError, "x has 10 samples and y 9"),
+    (lambda n: fit(n, X[:10], Y[:9]), ValueError, "fit: expected as many samples in y as in x, 10, got 9"),
     (lambda n: fit(n, X[:0], Y[:0]), ValueError, r"fit: x: there are no samples: expected at least one, got shape \(0, 10\)"),
     (lambda n: n.evaluate(X[:0], Y[:0]), ValueError, r"evaluate: x: there are no samples: .* got shape \(0, 10\)"),
     (lambda n: n.evaluate(batches_of([])), ValueError, "evaluate: x: there are no samples: expected at least one batch"),
@@ -503,6 +503,11 @@ BAD = [
     (lambda n: fit(n, y=Y - 1), ValueError, "has -1"),
     (lambda n: fit(n, y=Y + 7), ValueError, "classes"),
     (lambda n: fit(n, X[:, :5]), ValueError, "10"),
+    (lambda n: fit(n, batch_size=0), ValueError, "batch_size"),
+    (lambda n: n.predict(X, batch_size=0), ValueError, "predict: batch_size: expected a whole number of at least 1, got 0"),
+    (lambda n: n.predict(X, batch_size=-1), ValueError, "predict: batch_size: expected a whole number of at least 1, got -1"),
+    (lambda n: fit(n, class_weight=[1.0, 2.0, 3.0]), TypeError, r'class_weight: expected "balanced", a file of weights or a dict'),
+    (lambda n: fit(n, class_weight="balance", sample_weight=np.ones(600)), ValueError, 'class_weight: expected "balanced" or a dict .*\'balance\''),
     (lambda n: fit(n, batch_sise=3), ValueError, "unknown setting 'batch_sise'; did you mean batch_size"),
     (lambda n: fit(n, momentum="much"), TypeError, "momentum: expected a number, got 'much'"),
     (lambda n: fit(n, epochs=1.5), TypeError, "epochs: expected a whole number, got 1.5"),
@@ -516,7 +521,7 @@ BAD = [
     (lambda n: fit(n, sample_weight=[-1.0] * 600), ValueError, "sample_weight: expected finite weights"),
     (lambda n: fit(n, sample_weight=[0.0] * 600), ValueError, "expected a sample whose weight is not 0"),
     (lambda n: fit(n, validation_split=1.0), ValueError, "validation_split: expected a share between 0 and 1 of 600 samples.*, got 1.0"),
-    (lambda n: fit(n, validation_split=0.1, validation_data=(X, Y)), ValueError, "validation_split is of arrays, in place of validation_data"),
+    (lambda n: fit(n, validation_split=0.1, validation_data=(X, Y)), ValueError, "validation_split: expected arrays and no validation_data"),
     (lambda n: fit(n, shuffle=False), ValueError, "shuffle: expected True, got False: .* batches of an iterable"),
     (lambda n: n.fit(iter([(X[:50], Y[:50])] * 2), steps_per_epoch=2, batch_size=25), ValueError, "batch_size: expected 50, as the batches of x have it, or none, got 25"),
     (lambda n: n.predict(X[:0]), ValueError, "predict: x: there are no samples"),

@@ -449,3 +449,17 @@ def test_what_is_missing_is_named(make, kind, text):
 def test_the_layers_are_those_of_freight():
     net = fr.from_torch(T.Sequential(T.Linear(2, 3), T.ReLU()))
     assert isinstance(net, nn.Sequential) and isinstance(net[0], nn.Linear) and net[0].in_features == 2
+
+
+def test_an_empty_sequence_of_layers_is_the_identity():
+    assert fr.from_torch(T.Sequential())(fr.asarray([1.0, 2.0])).tolist() == [1, 2]
+
+
+class Tail(T.Module):
+    def forward(self, x):
+        return torch.narrow(x, 1, -2, 2) + torch.select(x, 1, -1)[:, None]
+
+
+def test_traced_slices_may_start_from_the_end():
+    x = torch.arange(12.0).reshape(3, 4)
+    assert fr.from_torch(Tail())(fr.asarray(x)).tolist() == Tail()(x).tolist()

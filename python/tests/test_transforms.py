@@ -311,3 +311,16 @@ def test_gradients_survive_what_a_loss_evaluates():
     whole = f.nn.Linear(3, 2)
     grads = f.grad(lambda net: f.sum(x @ whole.weight.T + whole.bias))(whole)
     assert np.asarray(grads["bias"]).tolist() == [1, 1]
+
+
+def test_reductions_of_a_number_have_the_type_of_the_result_in_jit():
+    for name, x in (("any", f.asarray(2.0)), ("all", f.asarray(0.5)), ("sum", f.asarray(1, dtype=f.int8)), ("prod", f.asarray(True)), ("max", f.asarray(3))):
+        function = getattr(f, name)
+        compiled, eager = f.jit(function)(x), function(x)
+        assert compiled.dtype == eager.dtype and compiled.tolist() == eager.tolist(), name
+
+
+@pytest.mark.parametrize("call", [lambda g: g(x=f.asarray(1.0)), lambda g: f.grad(lambda x: x, argnums=2)(f.asarray(1.0))])
+def test_gradients_of_arguments_that_are_not_given_are_errors(call):
+    with pytest.raises(TypeError, match=r"grad: argnums: expected a positional argument \d, got \d positional arguments"):
+        call(f.grad(lambda x: x))

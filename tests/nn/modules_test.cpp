@@ -271,7 +271,7 @@ TEST_F(Modules, AStateDictionaryThatDoesNotFitChangesNothing) {
     EXPECT_STREQ(e.what(),
                  "file.safetensors: weights do not fit the model; missing: fc2.bias (nearest: fc3.bias); "
                  "unexpected: fc3.bias (nearest: fc2.bias); "
-                 "wrong shape: scale (file [3], model [2])");
+                 "wrong shape: scale (expected [2], got [3])");
   }
   EXPECT_EQ(net.fc1.weight.array().data<float>()[0], 1);
 }

@@ -36,13 +36,14 @@ TEST(Protocol, EveryMemberIsRead) {
   const InferRequest r = parse(
       R"({"id":"a7","parameters":{"binary_data_output":true,"sequence_id":3},"inputs":[
           {"name":"t","datatype":"BYTES","shape":[2],"data":["a \u00e9",""],"parameters":{"content_type":"str"}},
-          {"name":"n","datatype":"INT32","shape":[1],"data":[-5]},
+          {"name":"n","datatype":"INT32","shape":[3],"data":[-5,-2147483648,2147483647]},
           {"name":"u","datatype":"UINT8","shape":[2],"data":[0,255]}],
         "outputs":[{"name":"y","parameters":{"binary_data":true,"classification":3}},{"name":"z"}]})");
   EXPECT_EQ(r.id, "a7");
   EXPECT_TRUE(r.binary_outputs);
   EXPECT_EQ(r.inputs[0].texts, (std::vector<std::string>{"a \xc3\xa9", ""}));
-  EXPECT_EQ(r.inputs[1].values.to_vector<int32_t>(), std::vector<int32_t>{-5});
+  EXPECT_EQ(r.inputs[1].values.to_vector<int32_t>(),
+            (std::vector<int32_t>{-5, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()}));
   EXPECT_EQ(r.inputs[2].values.to_vector<int32_t>(), (std::vector<int32_t>{0, 255}));
   ASSERT_EQ(r.outputs.size(), 2u);
   EXPECT_TRUE(r.outputs[0].binary);
@@ -123,6 +124,8 @@ TEST(Protocol, FaultsAreNamed) {
       {one_input(R"("datatype":"UINT8","shape":[1],"data":[256])"), {"element 0 is 256", "0 to 255"}},
       {one_input(R"("datatype":"UINT8","shape":[1],"data":[0.5])"), {"0.5"}},
       {one_input(R"("datatype":"INT32","shape":[1],"data":[4294967296])"), {"32 bits"}},
+      {one_input(R"("datatype":"INT32","shape":[1],"data":[2147483648])"), {"32 bits"}},
+      {one_input(R"("datatype":"INT32","shape":[1],"data":[-2147483649])"), {"32 bits"}},
       {one_input(R"("datatype":"INT64","shape":[2],"data":[1,9223372036854775808])"), {"element 1", "64 bits"}},
       {one_input(R"("datatype":"INT64","shape":[1],"data":[-9223372036854775809])"), {"element 0", "64 bits"}},
       {one_input(R"("datatype":"INT64","shape":[1],"data":[1.5])"), {"1.5", "64 bits"}},
@@ -244,7 +247,7 @@ TEST(Protocol, FaultsOfBinaryPartsAreNamed) {
 TEST(Protocol, AnswersAreJsonOrBinaryPerOutput) {
   NamedTensor y{.name = "y", .shape = {1, 2}, .values = Array::of<float>({0.1f, 2.5f}, {1, 2})};
   NamedTensor t{.name = "t", .type = DataType::bytes, .shape = {1, 1}, .texts = {"0.5:1:a \"b\""}};
-  const InferAnswer plain = write_infer("m", "x\"", {{y, false}, {t, false}});
+  const InferResponse plain = write_infer("m", "x\"", {{y, false}, {t, false}});
   EXPECT_FALSE(plain.json_size);
   const Json j = Json::parse(plain.body);
   EXPECT_EQ(j.at("model_name"), "m");
@@ -253,7 +256,7 @@ TEST(Protocol, AnswersAreJsonOrBinaryPerOutput) {
   EXPECT_EQ(j.at("outputs")[0].at("data")[0], 0.1);
   EXPECT_EQ(j.at("outputs")[1].at("datatype"), "BYTES");
   EXPECT_EQ(j.at("outputs")[1].at("data")[0], "0.5:1:a \"b\"");
-  const InferAnswer binary = write_infer("m", "", {{y, true}, {t, true}});
+  const InferResponse binary = write_infer("m", "", {{y, true}, {t, true}});
   ASSERT_TRUE(binary.json_size);
   const Json head = Json::parse(binary.body.substr(0, *binary.json_size));
   EXPECT_FALSE(head.contains("id"));

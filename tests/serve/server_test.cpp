@@ -203,12 +203,12 @@ TEST(Server, WhatDoesNotFitTheModelIsRefusedWithWhatItTakes) {
       infer(
           "digits",
           R"({"name":"input","datatype":"UINT8","shape":[1],"data":[1]},{"name":"b","datatype":"UINT8","shape":[1],"data":[1]})"),
-      400, {"2 inputs"});
+      400, {"expected one input", "got 2"});
   expect_refused(infer("digits", R"({"name":"input","datatype":"FP32","shape":[1],"data":[NaN]})"), 400,
                  {"not valid JSON"});
   expect_refused(ask(infer_images({image(1)}, R"(,"outputs":[{"name":"logits"}])")), 400, {"logits", "probabilities"});
   expect_refused(infer("text", R"({"name":"tokens","datatype":"INT32","shape":[1,1],"data":[99999]})"), 400,
-                 {"99999", "knows 0 to"});
+                 {"99999", "expected tokens from 0 to"});
   std::string many = "1";
   for (int i = 1; i < 33; ++i) many += ",1";
   expect_refused(infer("text", cat(R"({"name":"tokens","datatype":"INT32","shape":[1,33],"data":[)", many, "]}")), 400,

@@ -147,7 +147,7 @@ TEST(Weights, FilesWithTorchvisionsNamesLoadAndMisfitsAreNamed) {
   EXPECT_EQ(first(to), first(from));
 
   models::Model wider = models::create("resnet18", {.classes = 7, .size = {32, 32}});
-  expect_error(ErrorKind::checkpoint, {path, "fc.weight (file [5,512], model [7,512])"},
+  expect_error(ErrorKind::checkpoint, {path, "fc.weight (expected [7,512], got [5,512])"},
                [&] { load_weights(wider, path); });
   models::Model deeper = models::create("resnet34", {.classes = 5, .size = {32, 32}});
   expect_error(ErrorKind::checkpoint, {path, "missing: layer1.2.conv1.weight"}, [&] { load_weights(deeper, path); });

@@ -50,7 +50,7 @@ Tensor PReLU::forward(const Tensor& x) {
 }
 
 LayerList activation_layers() {
-  const char* const kAxis = "a negative one counts from the back";
+  const char* const kAxis = "negative values count from the end";
   return {
       declared(Layer<ReLU>("ReLU", "x where positive, else 0")),
       declared(Layer<SiLU>("SiLU", "x sigmoid(x)")),
@@ -73,7 +73,7 @@ LayerList activation_layers() {
       declared(Layer<LeakyReLU>("LeakyReLU", "x where positive, else slope x")
                    .field("slope", &LeakyReLUOptions::slope, "where x is negative")),
       declared(Layer<ELU>("ELU", "x where positive, else alpha (exp(x) - 1)")
-                   .field("alpha", &ELUOptions::alpha, "minus the value at minus infinity")),
+                   .field("alpha", &ELUOptions::alpha, "the limit for x to minus infinity is -alpha")),
       declared(
           Layer<Softmax>("Softmax", "exp(x) / sum exp(x) along one axis").field("axis", &AxisOptions::axis, kAxis)),
       declared(Layer<LogSoftmax>("LogSoftmax", "ln of Softmax").field("axis", &AxisOptions::axis, kAxis)),
@@ -81,7 +81,7 @@ LayerList activation_layers() {
       declared(Layer<GLU>("GLU", "the first half of an axis times the sigmoid of the second; Dauphin et al. 2017")
                    .field("axis", &AxisOptions::axis, kAxis)),
       declared(Layer<CELU>("CELU", "x where positive, else alpha (exp(x / alpha) - 1); Barron 2017")
-                   .field("alpha", &CELUOptions::alpha, "minus the value at minus infinity")),
+                   .field("alpha", &CELUOptions::alpha, "the limit for x to minus infinity is -alpha")),
       declared(Layer<Hardtanh>("Hardtanh", "min(max(x, min_val), max_val)")
                    .field("min_val", &HardtanhOptions::min_val, "the smallest result")
                    .field("max_val", &HardtanhOptions::max_val, "the largest result")),
@@ -90,11 +90,11 @@ LayerList activation_layers() {
       declared(Layer<Softshrink>("Softshrink", "x moved by lambda towards 0, at most to 0")
                    .field("lambda", &ShrinkOptions::lambda, "by how much", kNotNegative)),
       declared(Layer<Threshold>("Threshold", "x where above the threshold, else a number")
-                   .field("threshold", &ThresholdOptions::threshold, "up to which x is replaced")
-                   .field("value", &ThresholdOptions::value, "the number")),
+                   .field("threshold", &ThresholdOptions::threshold, "x is replaced up to this value")
+                   .field("value", &ThresholdOptions::value, "the replacement")),
       declared(Layer<PReLU>("PReLU", "x where positive, else x times a learned slope; He et al. 2015")
                    .field("channels", &PReLUOptions::channels, "slopes: 1, or one per channel of the input", kPositive)
-                   .field("value", &PReLUOptions::value, "of all slopes at first")),
+                   .field("value", &PReLUOptions::value, "initial value of the slopes")),
   };
 }
 

@@ -79,11 +79,11 @@ struct ShrinkOptions {
   double lambda = 0.5;  // distance from 0 up to which the result is 0
 };
 struct ThresholdOptions {
-  double threshold = 0;  // up to which x is replaced
+  double threshold = 0;  // x is replaced up to this value
   double value = 0;      // by this number
 };
 struct AxisOptions {
-  int64_t axis = -1;  // a negative one counts from the back
+  int64_t axis = -1;  // negative values count from the end
 };
 namespace detail {
 Tensor gelu_of(const Tensor& x, const GELUOptions& o);
@@ -159,7 +159,7 @@ struct GLU : ConfiguredActivation<AxisOptions, detail::glu> {
 
 struct PReLUOptions {
   int64_t channels = 1;  // slopes: one for all, or one per channel (axis 1)
-  double value = 0.25;   // of all slopes at first
+  double value = 0.25;   // initial value of the slopes
 };
 // x where positive, else x times a learned slope. He et al. 2015.
 class PReLU : public Module {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "freight/base/usage.h"
+#include "freight/nn/layers_internal.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/linalg.h"
 #include "freight/ops/neural.h"
@@ -18,12 +19,6 @@
 namespace freight::nn {
 
 namespace {
-
-void need_tokens(const char* op, const Tensor& x, int64_t width) {
-  if (x.rank() != 3 || x.dim(2) != width) {
-    trace::fail_here(op, "expected (N, T, ", width, "): got ", x.type());
-  }
-}
 
 LinearOptions begins_normal(double deviation, bool bias = true) {
   return {.bias = bias, .init = WeightInit::normal, .bias_init = BiasInit::zero, .deviation = deviation};
@@ -39,7 +34,7 @@ PositionEmbedding::PositionEmbedding(const Fields& fields) : fields_(checked<Pos
 Tensor PositionEmbedding::forward(const Tensor& x) {
   need_tokens("PositionEmbedding", x, fields_.width);
   if (x.dim(1) > fields_.length) {
-    trace::fail_here("PositionEmbedding", "more tokens than places: expected at most ", fields_.length, ", got ",
+    trace::fail_here("PositionEmbedding", "more tokens than positions: expected at most ", fields_.length, ", got ",
                      x.type());
   }
   return x + narrow(weight, fields_.batch_axis ? 1 : 0, 0, x.dim(1));
@@ -250,8 +245,8 @@ Tensor TransformerBlock::operator()(const In& x, const BlockCall& call) {
 LayerList attention_layers() {
   return {
       declared(Layer<PositionEmbedding>("PositionEmbedding",
-                                        "adds a learned vector per place to (N, T, C), T up to `length`")
-                   .size("length", &PositionFields::length, 1, "places that there are")
+                                        "adds a learned vector per position to (N, T, C), T up to `length`")
+                   .size("length", &PositionFields::length, 1, "number of positions")
                    .size("width", &PositionFields::width, 2, "C")
                    .field("deviation", &PositionFields::deviation, "of the initial values", kNotNegative)
                    .field("batch_axis", &PositionFields::batch_axis,
@@ -275,7 +270,8 @@ LayerList attention_layers() {
               .field("dropout", &MultiheadAttentionFields::dropout, "of the attention weights, in training",
                      kProbability)
               .weight([](const MultiheadAttentionFields& f) {
-                return 3.0 * static_cast<double>(f.width) * static_cast<double>(f.width);
+                const int64_t rows = std::max({3 * f.width, f.key_width, f.value_width});
+                return static_cast<double>(f.width) * static_cast<double>(rows);
               })),
       declared(
           Layer<TransformerBlock>("TransformerBlock",
@@ -284,7 +280,7 @@ LayerList attention_layers() {
               .required("heads", &TransformerBlockFields::heads, "how many, a divisor of the width")
               .field("causal", &TransformerBlockFields::causal, "a token attends to itself and to earlier tokens only")
               .field("dropout", &TransformerBlockFields::dropout, "of what both add, in training", kProbability)
-              .field("hidden", &TransformerBlockFields::hidden, "numbers inside the perceptron; 0: 4 C", kNotNegative)
+              .field("hidden", &TransformerBlockFields::hidden, "hidden size of the MLP; 0: 4 C", kNotNegative)
               .field("depth", &TransformerBlockFields::depth, "blocks of the network, for the initialization",
                      kPositive)
               .weight([](const TransformerBlockFields& f) {

@@ -14,8 +14,8 @@ struct PositionOptions {
 struct PositionFields : PositionOptions {
   int64_t length = 0, width = 0;  // places at most; C
 };
-// Adds a learned vector per place: (N, T, C) -> (N, T, C) for T up to `length`; weight (length, C), or with batch_axis
-// (1, length, C) under the layer's own path.
+// Adds a learned vector per position: (N, T, C) -> (N, T, C) for T up to `length`; weight (length, C), or with
+// batch_axis (1, length, C) under the layer's own path.
 class PositionEmbedding : public Module {
  public:
   using Fields = PositionFields;
@@ -33,23 +33,23 @@ class PositionEmbedding : public Module {
 struct MultiheadAttentionOptions {
   bool causal = false;  // a token sees itself and what precedes it
   bool bias = true;     // of both projections
-  // The deviation of out_proj's weight.
-  double out_deviation =
-      0;  // normal initial values of out_proj, and 0.02 of in_proj; 0: PyTorch's (Xavier, zero biases)
+  // Standard deviation of out_proj's initial weight; that of in_proj is then 0.02. 0: PyTorch's initialization (Xavier,
+  // zero biases).
+  double out_deviation = 0;
   int64_t key_width = 0, value_width = 0;  // numbers per key and per value; 0: C
   double dropout = 0;                      // of the attention weights, in training
 };
 struct MultiheadAttentionFields : MultiheadAttentionOptions {
   int64_t width = 0, heads = 0;  // C; heads, which divide it
 };
-// Settings of one call: what it hides and asks for, named as in PyTorch. Both masks are bool, where true HIDES a place
-// (in attention() of ops/sequence.h true shows it), or floating, and are then added to the scores.
+// Settings of one call: what it hides and asks for, named as in PyTorch. Both masks are bool, where true HIDES a
+// position (in attention() of ops/sequence.h true shows it), or floating, and are then added to the scores.
 struct AttentionCall {
   Tensor key_padding_mask = {};      // (N, S): keys that are padding
   Tensor attn_mask = {};             // (T, S), (N H, T, S) or (N, T, S), or rank 4 that broadcasts to (N, H, T, S)
   Tensor lengths = {};               // integers (N): the keys that each sample has, from its first on; at least 1
   bool is_causal = false;            // query i sees the keys 0 to i
-  bool need_weights = false;         // they are results, too
+  bool need_weights = false;         // also return the attention weights
   bool average_attn_weights = true;  // over the heads
 };
 // The results of a call on queries, keys and values.
@@ -67,7 +67,7 @@ class MultiheadAttention : public Module {
   MultiheadAttention(WholeNumber width, WholeNumber heads, const MultiheadAttentionOptions& options = {})
       : MultiheadAttention(Fields{options, width, heads}) {}
   const Fields& fields() const { return fields_; }
-  // Self-attention (N, T, C) -> (N, T, C). Padding that an Embedding has announced is not looked at.
+  // Self-attention (N, T, C) -> (N, T, C). Padding that an Embedding has announced is masked.
   using Module::operator();
   Tensor forward(const Tensor& x) override;
   // Queries (N, T, C) on keys (N, S, key_width) and values (N, S, value_width): of other tokens, or of the same with
@@ -99,7 +99,7 @@ class MultiheadAttention : public Module {
 struct TransformerBlockOptions {
   bool causal = false;  // a token sees itself and what precedes it
   double dropout = 0;   // of what attention and the perceptron add
-  int64_t hidden = 0;   // numbers inside the perceptron; 0: 4 C
+  int64_t hidden = 0;   // hidden size of the MLP; 0: 4 C
   int64_t depth = 1;    // blocks of the net: what they add begins smaller by sqrt(2 depth)
 };
 struct TransformerBlockFields : TransformerBlockOptions {

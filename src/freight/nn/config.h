@@ -1,5 +1,5 @@
 // What a layer says of itself for model specs and listings: its type and the settings that differ from their defaults,
-// in the order of the declaration (layer_type.h). JSON is made and read in the models room.
+// in the order of the declaration (layer_type.h). JSON is made and read in the models module.
 #pragma once
 #include <memory>
 #include <string>

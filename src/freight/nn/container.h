@@ -149,9 +149,9 @@ struct AuxiliaryOptions {
   std::shared_ptr<Module> head;  // the layers that only training runs
   double weight = 0.3;           // of its loss
 };
-// Gives its input on. In training `head` is run on it too, and its result handed to the AuxiliaryOutputs that lives on
-// this thread, so that a loss reaches the layers before it by a short way; `weight` is that loss's share. Evaluation
-// does not run the head. In paths the head's children appear as the module's own. Szegedy et al. 2015.
+// Returns its input. In training it also runs `head` and passes the result to the AuxiliaryOutputs that is active on
+// this thread, so that an extra loss, scaled by `weight`, reaches the layers before it directly (deep supervision).
+// Evaluation skips the head. In paths the head's children appear as the module's own. Szegedy et al. 2015.
 class Auxiliary : public Module {
  public:
   using Fields = AuxiliaryOptions;
@@ -170,7 +170,7 @@ struct AuxiliaryOutput {
   Tensor output;  // the head's result
   double weight;  // of its loss
 };
-// While it lives, collects what the Auxiliary modules called on this thread give, in order.
+// While it lives, collects the results of the Auxiliary modules that are called on this thread, in order.
 class AuxiliaryOutputs {
  public:
   // Begins to collect.

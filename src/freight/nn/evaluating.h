@@ -1,4 +1,4 @@
-// Evaluating: for those that measure or ask a net which may be trained on.
+// Evaluating: temporarily puts a network into evaluation mode, for evaluation or prediction between training steps.
 #pragma once
 #include <utility>
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace freight::nn {
 
-// Puts a module and all below it into evaluation mode while it lives. Its end, also by an exception, gives each the
-// mode that it had: a layer may be kept in evaluation mode while the net around it is trained.
+// Puts a module and all below it into evaluation mode while it lives. The destructor restores the mode of each, since
+// a layer may be kept in evaluation mode while the rest of the network is trained.
 class Evaluating {
  public:
   // Until its end; `net` must outlive it.

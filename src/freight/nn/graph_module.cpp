@@ -44,7 +44,8 @@ Graph graph_for(const std::string& text, int64_t batch) {
   const std::vector<Value> inputs = g.leaves(Op::input);
   const auto keys = std::count_if(inputs.begin(), inputs.end(), [&](Value v) { return is_random_key(g, v); });
   if (inputs.size() - static_cast<size_t>(keys) != 1 || keys > 1 || is_random_key(g, inputs[0])) {
-    refuse("expected one input, and \"", kRandom, "\" behind it for random numbers, got ", inputs.size());
+    refuse("expected one input, optionally followed by \"", kRandom, "\" for random numbers, got ", inputs.size(),
+           " inputs");
   }
   if (g.type(inputs[0]).shape.rank() == 0) refuse("the input has no axis of samples: got ", g.type(inputs[0]));
   if (g.outputs.empty()) refuse("the graph returns nothing");
@@ -80,7 +81,10 @@ void need_states(const std::string& text, const std::vector<NamedVariable>& vari
   bool same = states.size() == variables.size();
   for (size_t i = 0; same && i < states.size(); ++i)
     same = leaf_name(g, states[i]) == variables[i].name && g.type(states[i]) == variables[i].variable.type();
-  if (!same) refuse("a graph has other states than the module: expected those of `graph`, in its order");
+  if (!same) {
+    refuse("the states of a graph are not the module's: expected the ", variables.size(),
+           " states of `graph`, with these names and types in this order, got ", states.size());
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "freight/nn/image_layers.h"
 
 #include "freight/nn/init.h"
+#include "freight/nn/layers_internal.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/neural.h"
 #include "freight/ops/random.h"
@@ -36,9 +37,7 @@ ClassToken::ClassToken(const Fields& fields) : fields_(checked<ClassToken>(field
   token = parameter("", {1, 1, fields.width}, init::zeros());
 }
 Tensor ClassToken::forward(const Tensor& x) {
-  if (x.rank() != 3 || x.dim(2) != fields_.width) {
-    trace::fail_here("ClassToken", "expected (N, T, ", fields_.width, "): got ", x.type());
-  }
+  need_tokens("ClassToken", x, fields_.width);
   return concat({broadcast_to(token, {x.dim(0), 1, fields_.width}), x}, 1);
 }
 
@@ -56,11 +55,7 @@ LayerList image_layers() {
       declared(Layer<LayerScale>("LayerScale", "x times a learned factor; Touvron et al. 2021")
                    .required("shape", &LayerScaleFields::shape, "sizes of the factor, which broadcasts to x")
                    .field("value", &LayerScaleFields::value, "initial value of the factor")
-                   .weight([](const LayerScaleFields& f) {
-                     double n = 1;
-                     for (const int64_t v : f.shape.values) n *= static_cast<double>(v);
-                     return n;
-                   })),
+                   .weight([](const LayerScaleFields& f) { return volume(f.shape, 1); })),
       declared(
           Layer<StochasticDepth>("StochasticDepth",
                                  "in training, sets whole samples to 0 and scales the others up; Huang et al. 2016")
@@ -68,8 +63,8 @@ LayerList image_layers() {
       declared(Layer<ClassToken>("ClassToken", "puts a learned token before those of (N, T, C)")
                    .size("width", &ClassTokenFields::width, 2, "C")),
       declared(Layer<Select>("Select", "one index of an axis, which is removed: (N, T, C) to (N, C)")
-                   .field("axis", &SelectOptions::axis, "a negative one counts from the back")
-                   .field("index", &SelectOptions::index, "a negative one counts from the back")),
+                   .field("axis", &SelectOptions::axis, "negative values count from the end")
+                   .field("index", &SelectOptions::index, "negative values count from the end")),
       declared(Layer<Permute>("Permute", "reorders the axes: axis i of the result is axis `axes[i]` of the input")
                    .required("axes", &PermuteFields::axes, "all axes in their new order", kNotNegative)),
   };

@@ -81,7 +81,7 @@ class ClassToken : public Module {
 };
 
 struct SelectOptions {
-  int64_t axis = 1, index = 0;  // a negative one counts from the back
+  int64_t axis = 1, index = 0;  // negative values count from the end
 };
 // One index of an axis, which the result lacks: the first token of (N, T, C) by default.
 class Select : public Module {

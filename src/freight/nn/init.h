@@ -7,14 +7,13 @@
 
 namespace freight::nn {
 
-inline constexpr double kNormalDeviation = 0.01;  // of WeightInit::normal and uniform, where nothing else is said
-// The first values of a layer's weight: PyTorch's default (Kaiming uniform with a = sqrt 5, so
-// the bound is 1 / sqrt(fan in)), or one of the named rules below with the gain of ReLU where they have one. he_normal
-// counts the fan out, as residual networks do; normal has deviation 0.01 (Krizhevsky et al. 2012), uniform the same
-// around zero. dirac: the layer
-// begins by passing its channels on, filters beyond them are standard (Zagoruyko and Komodakis 2017). whiten, of a
-// Conv2d that is a net's first layer: filters that a run takes from its images and does not train (whitening.h);
-// standard until then.
+inline constexpr double kNormalDeviation = 0.01;  // default standard deviation of WeightInit::normal and uniform
+// How a layer's weight is initialized. standard is PyTorch's default (Kaiming uniform with a = sqrt 5, so the bound is
+// 1 / sqrt(fan in)). The named rules use the gain of ReLU where they have one. he_normal uses the fan out, as residual
+// networks do; normal has standard deviation 0.01 (Krizhevsky et al. 2012), uniform the same around zero. dirac makes
+// the layer pass its channels through; filters beyond them are standard (Zagoruyko and Komodakis 2017). whiten is for a
+// Conv2d that is the network's first layer: a run computes its filters from the images and does not train them
+// (whitening.h); they are standard until then.
 enum class WeightInit {
   standard,
   he_normal,

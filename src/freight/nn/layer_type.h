@@ -233,7 +233,7 @@ std::vector<const LayerType*> layer_types();
 // Null where no layer has this name, or this class.
 const LayerType* find_layer_type(const std::string& name);
 const LayerType* find_layer_type(std::type_index type);
-// Makes a layer of one's own known to specs, stored models and listings, from any thread, for the rest of the process.
+// Registers a custom layer for specs, stored models and listings, from any thread, for the rest of the process.
 // Throws Error(usage) where the name or the class is declared already.
 void register_layer(std::shared_ptr<const LayerType> type);
 template <class T>

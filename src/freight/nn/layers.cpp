@@ -5,6 +5,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/usage.h"
+#include "freight/nn/layers_internal.h"
 #include "freight/ops/index.h"
 #include "freight/ops/linalg.h"
 #include "freight/ops/random.h"
@@ -58,7 +59,7 @@ Conv2d::Conv2d(const Fields& fields) : ConvLayer("Conv2d", 2, checked<Conv2d>(fi
 
 namespace {
 
-// x with elements of its own around it along one axis, `low` before and `high` after.
+// x padded along one axis with its own elements, `low` before and `high` after.
 Tensor bordered(const char* type, const Tensor& x, int axis, int64_t low, int64_t high, PaddingMode mode) {
   const int64_t n = x.dim(axis), wider = std::max(low, high);
   if (wider == 0) return x;
@@ -216,18 +217,13 @@ std::shared_ptr<const LayerType> pool_layer(const char* name, const char* doc) {
   if constexpr (std::is_same_v<Pool, MaxPool1d> || std::is_same_v<Pool, MaxPool2d>)
     layer.field("dilation", &PoolOptions::dilation, "from one element of a window to the next", kPositive)
         .field("return_indices", &PoolFields::return_indices,
-               "a second result: the places of the maxima in their images");
+               "a second result: the indices of the maxima within each image");
   if constexpr (std::is_same_v<Pool, AvgPool1d> || std::is_same_v<Pool, AvgPool2d>)
     layer.field("divisor", &PoolOptions::divisor, "divides the sum of each window; 0: the number of its elements",
                 kNotNegative);
   return declared(layer);
 }
 
-double volume(const Extents& e, int spatial) {
-  double n = 1;
-  for (int64_t v : e.values) n *= static_cast<double>(v);
-  return e.uniform && spatial == 2 ? n * n : n;
-}
 template <int kSpatial>
 double conv_weight(const ConvFields& f) {
   return static_cast<double>(f.in) * static_cast<double>(f.out) * volume(f.kernel, kSpatial);
@@ -263,7 +259,7 @@ LayerList basic_layers() {
                    .field("end", &FlattenOptions::end, "last axis; -1: the last of all")),
       declared(
           Layer<Embedding>("Embedding", "tokens (...) to their rows of the weight, (..., width)")
-              .required("rows", &EmbeddingFields::rows, "tokens that there are")
+              .required("rows", &EmbeddingFields::rows, "vocabulary size")
               .required("width", &EmbeddingFields::width, "numbers per token")
               .field("padding_idx", &EmbeddingFields::padding_idx, "the token that is padding; -1: none", {.least = -1})
               .choice("init", &EmbeddingFields::init, weight_init_names(), "`standard`: normal; others see below")

@@ -15,7 +15,7 @@ struct LinearOptions {
   double deviation = kNormalDeviation;      // of init normal and uniform
 };
 struct LinearFields : LinearOptions {
-  int64_t in = 0, out = 0;  // extents before and behind it
+  int64_t in = 0, out = 0;  // input and output size
 };
 // (..., in) -> (..., out): x weight^T + bias; weight (out, in), bias (out).
 class Linear : public Module {
@@ -31,7 +31,7 @@ class Linear : public Module {
   Fields fields_;
 };
 
-// The elements around an image: zeros, or its own, mirrored, of its border, or of its other end.
+// How an image is padded: with zeros, or with its own elements: mirrored, the border repeated, or wrapped around.
 enum class PaddingMode { zeros, reflect, replicate, circular };
 inline constexpr int64_t kSamePadding = -1;  // a convolution's padding that keeps the sizes; needs stride 1
 struct ConvLayerOptions {
@@ -46,7 +46,7 @@ struct ConvLayerOptions {
   PaddingMode padding_mode = PaddingMode::zeros;  // of the elements that are added
 };
 struct ConvFields : ConvLayerOptions {
-  int64_t in = 0, out = 0;  // extents before and behind it
+  int64_t in = 0, out = 0;  // input and output size
   Extents kernel = 1;       // extents of the window
 };
 // (N, in, spatial...) -> (N, out, spatial'...); weight (out, in / groups, kernel...), bias (out). A weight of init

@@ -84,11 +84,12 @@ class Module {
   requires detail::ReturningHook<F> FREIGHT_REFUSED(
       "what a hook returns is dropped: put the tensor that replaces a result into `outputs`, and return nothing")
   HookHandle on_output(const F&) { return {}; }
-  // Has the hook change the gradient by each floating result on its way into the module, as PyTorch's
-  // register_full_backward_pre_hook, or by each floating input on its way out of it to what made the input, as
-  // register_full_backward_hook: parameters of the module itself do not see the latter. Of calls from now on.
+  // Lets the hook replace the gradient with respect to each floating result in later calls, as PyTorch's
+  // register_full_backward_pre_hook does.
   HookHandle on_output_gradient(GradientHook hook);
-  HookHandle on_input_gradient(GradientHook hook);  // see on_output_gradient
+  // The same for the gradient with respect to each floating input, as register_full_backward_hook; gradients of the
+  // module's own parameters are not affected.
+  HookHandle on_input_gradient(GradientHook hook);
   // The number of on_output hooks there are now: what they compute is no part of a stored model.
   size_t output_hooks() const;
   // Type and settings for specs and listings, as the declaration of its class says (layer_type.h); a class that nobody
@@ -111,8 +112,8 @@ class Module {
   LoadResult load_state_dict(const std::vector<NamedArray>& entries, const LoadOptions& options) const;
   // The values of another net: load_state_dict(other.state_dict()).
   LoadResult load_state_dict(const std::vector<NamedVariable>& entries, const LoadOptions& options = {}) const;
-  // Moves all parameters and statistics below. They lie where they were made until then, and what the module computes
-  // runs there. Optimizers take their own state after it at their next step.
+  // Moves all parameters and statistics below to a device, where the module then computes; until then they are on the
+  // device where they were created. Optimizers move their state at their next step.
   void to_device(const std::string& device) const;
   // Numbers in trainable parameters.
   int64_t parameter_count() const;
@@ -167,8 +168,8 @@ class Module {
     adopt(name, owned(child));
     return *child;
   }
-  // Tells the layers that run after this one, inside of the same outermost module, which places of (N, T) are tokens:
-  // all up to the last that is not `padding`.
+  // Tells the layers that run after this one, inside of the same outermost module, which positions of (N, T) are
+  // tokens: all up to the last that is not `padding`.
   static void announce_tokens(const Tensor& tokens, int64_t padding);
   // How many tokens each sample has, i32 (N), for x (N, T, ...); undefined where nothing was announced for (N, T).
   static Tensor token_counts(const Tensor& x);
@@ -193,10 +194,10 @@ class Module {
   std::shared_ptr<Hooks> hooks_;
 };
 
-// While it lives, modules on this thread leave their gradient hooks out: for who compares what nets compute.
+// While it lives, modules on this thread skip their gradient hooks: for code that compares what networks compute.
 class GradientHooksOff {
  public:
-  // Begins to leave them out.
+  // From here on.
   GradientHooksOff();
   ~GradientHooksOff();
   GradientHooksOff(const GradientHooksOff&) = delete;

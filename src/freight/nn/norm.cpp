@@ -3,6 +3,7 @@
 
 #include "freight/base/usage.h"
 #include "freight/nn/init.h"
+#include "freight/nn/layers_internal.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/neural.h"
 #include "freight/ops/reduce.h"
@@ -98,9 +99,9 @@ Tensor BatchNorm::forward(const Tensor& x) {
   return r.y;
 }
 
-// Each part of the batch brings its number of elements, their sum and that of their squares per channel, in f64: there
-// a variance is as good as by the distances to a common mean. The part itself sums distances to the mean of its
-// pictures' centers, as the op `moments` does. The gradients of the sums are sums over all parts again.
+// Each part of the batch contributes its number of elements and, per channel, their sum and sum of squares in f64,
+// which is precise enough to compute the variance from. Within a part, sums are taken relative to the mean of its
+// images' centers, as the op `moments` does. The gradients of these sums are summed over all parts again.
 Tensor BatchNorm::over_all_parts(const Tensor& x, const Tensor& scale, const Tensor& shift) {
   const int64_t channels = x.dim(1);
   const auto count = static_cast<double>(x.numel()) / static_cast<double>(channels);
@@ -239,13 +240,6 @@ std::shared_ptr<const LayerType> instance_norm_layer(const char* name, const cha
                              {.least = 0, .most = 1}));
 }
 
-template <class Fields>
-double numbers_of_shape(const Fields& f) {
-  double n = 1;
-  for (int64_t v : f.shape.values) n *= static_cast<double>(v);
-  return n;
-}
-
 }  // namespace
 
 LayerList norm_layers() {
@@ -259,7 +253,7 @@ LayerList norm_layers() {
                    .field("eps", &LayerNormFields::eps, kEps, kNotNegative)
                    .field("affine", &LayerNormFields::affine, kMaybeBias)
                    .field("bias", &LayerNormFields::bias, kBias)
-                   .weight(numbers_of_shape)),
+                   .weight([](const LayerNormFields& f) { return volume(f.shape, 1); })),
       declared(
           Layer<GroupNorm>("GroupNorm", "(N, C, ...): groups of channels to mean 0 and variance 1, sample by sample")
               .required("groups", &GroupNormFields::groups, "how many, a divisor of the channels")
@@ -275,7 +269,7 @@ LayerList norm_layers() {
                    .size("shape", &RMSNormFields::shape, -1, "sizes of those axes")
                    .field("eps", &RMSNormFields::eps, "added to the mean square", kNotNegative)
                    .field("affine", &RMSNormFields::affine, "with weight")
-                   .weight(numbers_of_shape)),
+                   .weight([](const RMSNormFields& f) { return volume(f.shape, 1); })),
   };
 }
 

@@ -65,11 +65,7 @@ struct LayerNormOptions {
 struct LayerNormFields : LayerNormOptions {
   Extents shape = 0;  // of the last axes
 };
-struct GroupNormOptions {
-  double eps = 1e-5;   // added to the variance
-  bool affine = true;  // with weight, and bias
-  bool bias = true;    // false: with weight alone
-};
+using GroupNormOptions = LayerNormOptions;  // of the channels
 struct GroupNormFields : GroupNormOptions {
   int64_t groups = 0, channels = 0;  // groups divide the C channels
 };

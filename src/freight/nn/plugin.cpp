@@ -46,7 +46,7 @@ void need_whole(std::ifstream& file, uint64_t size, const std::string& path) {
   if (need > size) cut(need);
 }
 
-// The loader's own words for a folder, a pipe or a text are no help, and it would wait for the pipe.
+// For a directory, a pipe or a text file the loader's own message does not help, and it would block on a pipe.
 void need_shared_library(const std::string& path) {
   struct stat st {};
   if (::stat(path.c_str(), &st) != 0) {

@@ -1,8 +1,8 @@
-// Plugins: shared libraries that bring layers (and learners) of one's own to a program that was built without them. The
-// command loads those that --plugin names, before it reads a model. One source of the library says
+// Plugins: shared libraries that add custom layers (and learners) to a program that was built without them. The command
+// loads those that --plugin names, before it reads a model. One source of the library says
 //   FREIGHT_PLUGIN { freight::nn::register_layer(...); }
-// and the library is not linked with Freight: it uses that of the program that loads it. A plugin is code of whoever
-// loads it, and may do what that user may do.
+// and the library is not linked with Freight: it uses that of the program that loads it. A plugin runs with all
+// permissions of the user who loads it.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace freight::nn {
 
-// The version whose headers these are, and a number that is raised where a plugin that was built before must be built
-// again although the version is the same.
+// The version of these headers, and a number that is increased when existing plugins must be rebuilt although the
+// version is the same.
 inline constexpr const char* kPluginVersion = "0.1.0";
 inline constexpr uint32_t kPluginInterface = 1;  // compared with the plugin's
 
@@ -28,7 +28,7 @@ constexpr uint64_t plugin_layout() {
   return n;
 }
 
-// A plugin's words on itself. The first two members stay where they are in all versions.
+// Describes a plugin. The first two members stay where they are in all versions.
 struct Plugin {
   uint32_t interface = kPluginInterface;  // of its headers
   const char* version = kPluginVersion;   // of its headers

@@ -84,9 +84,9 @@ Recurrent::Run Recurrent::run(const Direction& d, const Tensor& x, bool reverse,
   return {states, select(states, 1, last), {}};
 }
 
-// Step by step, since the op begins with zeros. Its gates cannot be given states by their inputs alone: W h is a term
-// of the first step's, but a cell is sigmoid times tanh plus what the state before left of itself, so that no input of
-// a step in front makes a cell beyond 1 in absolute value, as long sequences have, nor a GRU's state there.
+// Runs step by step, since the op starts from zeros. A given state cannot be emulated by the first step's input: W h
+// can be added to its gates, but one step from zero gives a cell of at most 1 in absolute value, and after long
+// sequences cells are larger. The same holds for a GRU's state.
 Recurrent::Run Recurrent::run_from(const Direction& d, const Tensor& x, bool reverse, const Tensor& counts,
                                    const RecurrentState& at) const {
   const int64_t n = x.dim(0), steps = x.dim(1), width = fields_.hidden;
@@ -121,7 +121,7 @@ Recurrent::Run Recurrent::run_from(const Direction& d, const Tensor& x, bool rev
 
 void Recurrent::need_steps(const Tensor& x) const {
   if (x.rank() != 3 || x.dim(2) != fields_.in || x.dim(1) < 1) {
-    trace::fail_here(type_name(), "expected (N, T, ", fields_.in, "): got ", x.type());
+    trace::fail_here(type_name(), "expected (N, T, ", fields_.in, ") with T of at least 1, got ", x.type());
   }
 }
 

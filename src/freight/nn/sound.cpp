@@ -9,7 +9,7 @@
 
 namespace freight::nn {
 
-int64_t count_unsound(const Array& values, Variable::Role role) {
+int64_t count_invalid(const Array& values, Variable::Role role) {
   const int64_t odd = count_nonfinite(values);
   if (odd == 0 || role == Variable::Role::parameter || is_complex(values.dtype())) return odd;
   const std::vector<double> all = values.cast(DType::f64).to_vector<double>();

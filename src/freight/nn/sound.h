@@ -1,4 +1,4 @@
-// Looks for values that no variable of a sound network has, before they are stored or trained on.
+// Counts values that no variable of a valid network has, before they are saved or trained on.
 #pragma once
 #include <cstdint>
 
@@ -8,6 +8,6 @@
 namespace freight::nn {
 
 // How many of the values are NaN or infinite. What is not trained may have -infinity, as masks of attention do.
-int64_t count_unsound(const Array& values, Variable::Role role);
+int64_t count_invalid(const Array& values, Variable::Role role);
 
 }  // namespace freight::nn

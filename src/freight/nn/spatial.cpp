@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "freight/base/usage.h"
+#include "freight/nn/layers_internal.h"
 #include "freight/ops/common.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/index.h"
@@ -95,7 +96,10 @@ Tensor adaptive_maxima(const Tensor& x, int axis, int64_t cells) {
 
 void need_elements(const char* layer, const Tensor& x, int rank) {
   const bool fits = x.rank() == rank && x.dim(rank - 1) > 0 && x.dim(2) > 0;
-  if (!fits) trace::fail_here(layer, "expected ", rank == 3 ? "(N, C, L)" : "(N, C, H, W)", ", got ", x.type());
+  if (!fits)
+    trace::fail_here(layer, "expected ",
+                     rank == 3 ? "(N, C, L) with L of at least 1" : "(N, C, H, W) with H and W of at least 1", ", got ",
+                     x.type());
 }
 
 }  // namespace
@@ -221,7 +225,7 @@ Tensor Unflatten::forward(const Tensor& x) {
 
 namespace {
 
-template <class Conv>
+template <class Conv, int kSpatial>
 std::shared_ptr<const LayerType> transposed_layer(const char* name, const char* doc) {
   using F = ConvTransposeFields;
   return declared(Layer<Conv>(name, doc)
@@ -235,9 +239,7 @@ std::shared_ptr<const LayerType> transposed_layer(const char* name, const char* 
                       .field("bias", &F::bias, "adds one number per channel")
                       .field("dilation", &F::dilation, "distance of the window's elements", kPositive)
                       .weight([](const F& f) {
-                        double n = static_cast<double>(f.in) * static_cast<double>(f.out);
-                        for (const int64_t k : f.kernel.values) n *= static_cast<double>(k);
-                        return n;
+                        return static_cast<double>(f.in) * static_cast<double>(f.out) * volume(f.kernel, kSpatial);
                       }));
 }
 
@@ -251,8 +253,9 @@ std::shared_ptr<const LayerType> adaptive_layer(const char* name, const char* do
 
 LayerList spatial_layers() {
   return {
-      transposed_layer<ConvTranspose1d>("ConvTranspose1d", "(N, in, L) to (N, out, L'): the gradient of Conv1d"),
-      transposed_layer<ConvTranspose2d>("ConvTranspose2d", "(N, in, H, W) to (N, out, H', W'): the gradient of Conv2d"),
+      transposed_layer<ConvTranspose1d, 1>("ConvTranspose1d", "(N, in, L) to (N, out, L'): the gradient of Conv1d"),
+      transposed_layer<ConvTranspose2d, 2>("ConvTranspose2d",
+                                           "(N, in, H, W) to (N, out, H', W'): the gradient of Conv2d"),
       adaptive_layer<AdaptiveAvgPool1d>("AdaptiveAvgPool1d",
                                         "(N, C, L) to (N, C, output): averages over windows that cover all"),
       adaptive_layer<AdaptiveMaxPool1d>("AdaptiveMaxPool1d",
@@ -267,7 +270,7 @@ LayerList spatial_layers() {
                    .field("align_corners", &UpsampleOptions::align_corners,
                           "the corners of both grids coincide; not with nearest")),
       declared(Layer<Unflatten>("Unflatten", "divides one axis into several: (N, C*H*W) to (N, C, H, W)")
-                   .required("axis", &UnflattenFields::axis, "a negative one counts from the back", kAny)
+                   .required("axis", &UnflattenFields::axis, "negative values count from the end", kAny)
                    .required("sizes", &UnflattenFields::sizes, "of the new axes; one may be -1", {.least = -1})),
   };
 }

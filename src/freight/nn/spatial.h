@@ -34,7 +34,7 @@ class ConvTransposeLayer : public Module {
  protected:
   // A layer of the named type over so many spatial axes.
   ConvTransposeLayer(const char* type, int spatial, const Fields& fields);
-  // Refuses what no stride and no dilation leaves out.
+  // Throws where output_padding is smaller than neither stride nor dilation.
   void need_output_padding() const;
   // y with the bias of each channel.
   Tensor with_bias(const Tensor& y) const;
@@ -117,7 +117,7 @@ class Upsample : public Module {
 };
 
 struct UnflattenFields {
-  int64_t axis = 0;   // a negative one counts from the back
+  int64_t axis = 0;   // negative values count from the end
   Extents sizes = 0;  // of the axes that it becomes; one of them may be -1
 };
 // Divides one axis into several: (N, C*H*W) -> (N, C, H, W).

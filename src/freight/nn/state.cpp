@@ -25,7 +25,7 @@ bool passed_over(const std::string& name, const std::vector<NamedVariable>& vari
 // without complaint, to numbers of 10^9.
 bool same_kind(DType a, DType b) { return is_floating(a) == is_floating(b) && is_complex(a) == is_complex(b); }
 
-// `others`: what the other side alone has, of which each name gets the nearest.
+// `others`: the names that only the other side has; the nearest of them is shown with each name.
 std::string listed(const char* what, std::vector<std::string> names, const std::vector<std::string>& others = {}) {
   if (names.empty()) return {};
   constexpr size_t kShown = 5;
@@ -44,14 +44,14 @@ struct Loading {
   std::vector<std::string> misshapen, mistyped, different, repeated;
   LoadResult names;
 
-  void take(const NamedVariable& v, const Array& given, const char* holder) {
+  void take(const NamedVariable& v, const Array& given) {
     if (given.shape() != v.variable.shape()) {
-      misshapen.push_back(cat(v.name, " (file ", given.shape(), ", ", holder, " ", v.variable.shape(), ")"));
+      misshapen.push_back(cat(v.name, " (expected ", v.variable.shape(), ", got ", given.shape(), ")"));
       return;
     }
     const DType type = v.variable.type().dtype;
     if (!same_kind(type, given.dtype()) && !is_counter(v.name)) {
-      mistyped.push_back(cat(v.name, " (file ", given.dtype(), ", ", holder, " ", type, ")"));
+      mistyped.push_back(cat(v.name, " (expected ", type, ", got ", given.dtype(), ")"));
       return;
     }
     const Array values = given.cast(type);
@@ -66,7 +66,7 @@ struct Loading {
     return cat(strict ? listed("missing", names.missing, names.unexpected) : "",
                strict ? listed("unexpected", names.unexpected, names.missing) : "", listed("given twice", repeated),
                listed("wrong shape", misshapen), listed("wrong type", mistyped),
-               listed("one variable here, different values there", different));
+               listed("tied in the model, but with different values", different));
   }
 };
 
@@ -129,7 +129,7 @@ LoadResult load_values(const std::vector<NamedVariable>& variables, const std::v
       continue;
     }
     any = true;
-    loading.take(v, *it->second, sides.holder);
+    loading.take(v, *it->second);
     given.erase(it);
   }
   for (const auto& [name, array] : given) loading.names.unexpected.push_back(name);

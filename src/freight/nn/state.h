@@ -31,7 +31,7 @@ void tie(const std::vector<NamedVariable>& state, const std::vector<std::vector<
 
 // How strict load_values is.
 struct LoadOptions {
-  bool strict = true;                 // false: names that only one side has are told by the result
+  bool strict = true;                 // false: names that only one side has are reported in the result
   std::string source = "state_dict";  // what errors call the entries
 };
 // Names that one side alone has, in its order; both are empty after a strict load.

@@ -41,10 +41,10 @@ LayerList text_layers() {
   return {
       declared(
           Layer<EmbeddingBag>("EmbeddingBag", "tokens (N, T) to the mean of their rows of the weight, (N, width)")
-              .required("rows", &EmbeddingBagFields::rows, "tokens that there are")
+              .required("rows", &EmbeddingBagFields::rows, "vocabulary size")
               .required("width", &EmbeddingBagFields::width, "numbers per token")
-              .field("padding_idx", &EmbeddingBagFields::padding_idx, "the token that no mean counts; -1: none",
-                     {.least = -1})
+              .field("padding_idx", &EmbeddingBagFields::padding_idx,
+                     "the padding token, excluded from the mean; -1: none", {.least = -1})
               .choice("init", &EmbeddingBagFields::init, weight_init_names(), "`standard`: normal; others see below")
               .weight([](const EmbeddingBagFields& f) {
                 return static_cast<double>(f.rows) * static_cast<double>(f.width);

@@ -11,7 +11,7 @@
 namespace freight::nn {
 
 namespace {
-constexpr double kLeastVariance = 5e-4;  // added to each: directions of mere noise stay small
+constexpr double kEpsilon = 5e-4;  // added to each variance, so that directions of mere noise stay small
 }  // namespace
 
 Whitening::Whitening(const Shape& weight) : weight_(weight), numbers_(weight.numel() / weight[0]) {
@@ -51,8 +51,8 @@ void Whitening::add(const Array& images) {
 
 Array Whitening::filters() const {
   if (windows_ < numbers_) {
-    fail(ErrorKind::data, "whiten", "expected as many as one has numbers, got ", windows_,
-         " windows of the images: ", numbers_);
+    fail(ErrorKind::data, "whiten", "expected at least ", numbers_, " windows, one per value of a window, got ",
+         windows_, "; use more or larger images");
   }
   const dense::OwnedMatrix covariance(numbers_, numbers_), directions(numbers_, numbers_);
   for (size_t i = 0; i < sums_.size(); ++i) covariance[0][i] = sums_[i] / static_cast<double>(windows_);
@@ -63,7 +63,7 @@ Array Whitening::filters() const {
   const int64_t pairs = weight_[0] / 2;
   for (int64_t i = 0; i < pairs; ++i) {
     const int64_t from = numbers_ - 1 - i;
-    const double scale = 1 / std::sqrt(std::max(variances[static_cast<size_t>(from)], 0.0) + kLeastVariance);
+    const double scale = 1 / std::sqrt(std::max(variances[static_cast<size_t>(from)], 0.0) + kEpsilon);
     for (int64_t k = 0; k < numbers_; ++k) {
       const auto v = static_cast<float>(directions[k][from] * scale);
       w[i * numbers_ + k] = v;

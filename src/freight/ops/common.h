@@ -1,4 +1,4 @@
-// Helpers that the sources of the ops room share. Internal: only ops/*.cpp include it.
+// Helpers that the sources of the ops module share. Internal: only ops/*.cpp include it.
 #pragma once
 #include "freight/base/error.h"
 #include "freight/ir/infer.h"

@@ -1,4 +1,4 @@
-// The order in which einsum contracts three and more operands: the one of the fewest FLOPs. Internal to the room.
+// The order in which einsum contracts three and more operands: the one of the fewest FLOPs. Internal to ops.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -13,7 +13,7 @@ template <class T>
 concept Whole = (std::is_integral_v<T> && !std::is_same_v<T, bool>) ||
                 (std::is_enum_v<T> && std::is_convertible_v<T, int64_t>);
 
-// One axis; a negative one counts from the back.
+// One axis; negative values count from the end.
 struct Axis {
   // Takes a whole number.
   template <Whole T>

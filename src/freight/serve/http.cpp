@@ -41,20 +41,25 @@ int bind_listener(const HttpOptions& o, int& port) {
   int error = 0;
   for (const addrinfo* a = found; a; a = a->ai_next) {
     const int fd = ::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+    if (fd < 0) {
+      error = errno;
+      continue;
+    }
     const int on = 1;
     ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     sockaddr_storage bound{};
     socklen_t size = sizeof bound;
-    if (fd >= 0 && ::bind(fd, a->ai_addr, a->ai_addrlen) == 0 &&
+    if (::bind(fd, a->ai_addr, a->ai_addrlen) == 0 &&
         ::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) == 0) {
       port = ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
                                                : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
       return fd;
     }
     error = errno;
-    if (fd >= 0) ::close(fd);
+    ::close(fd);
   }
-  fail(ErrorKind::runtime, address(o), "cannot listen there: ", std::strerror(error), "; --port 0 selects a free port");
+  fail(ErrorKind::runtime, address(o), "cannot listen on this address: ", std::strerror(error),
+       "; --port 0 selects a free port");
 }
 
 }  // namespace

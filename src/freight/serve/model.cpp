@@ -266,21 +266,20 @@ std::vector<Array> ServedModel::samples(InferRequest& request, const std::string
   const std::string takes = text() ? "\"text\" (BYTES [-1]) or \"tokens\" (INT32 [-1,-1])" : "\"input\"";
   NamedTensor& t = request.inputs[0];
   const auto refuse = [&](const auto&... parts) { fail(ErrorKind::usage, name, parts...); };
-  if (request.inputs.size() != 1)
-    refuse("got ", request.inputs.size(), " inputs, model ", name_, " takes one: ", takes);
+  if (request.inputs.size() != 1) refuse("expected one input, ", takes, ", got ", request.inputs.size());
   if (t.shape[0] == 0) refuse("input \"", excerpt(t.name), "\": shape ", t.shape, " contains no sample");
   check_count(t.shape[0], name);
   std::vector<Array> out;
   if (!text()) {
     const Shape& input = predictor_.bundle().preprocessing.input;
-    if (t.name != "input") refuse("got input \"", excerpt(t.name), "\", model ", name_, " takes ", takes);
+    if (t.name != "input") refuse("expected ", takes, ", got input \"", excerpt(t.name), "\"");
     if (t.type != DataType::fp32 && t.type != DataType::uint8) {
-      refuse("input \"input\": got ", to_string(t.type), ", model ", name_, " takes FP32 (0 to 1) or UINT8 (0 to 255)");
+      refuse("input \"input\": expected FP32 (0 to 1) or UINT8 (0 to 255), got ", to_string(t.type));
     }
     Shape need = input;
     need.insert(0, t.shape[0]);
     if (t.shape != need)
-      refuse("input \"input\": got shape ", t.shape, ", model ", name_, " takes (N, ...) of ", input);
+      refuse("input \"input\": expected samples of shape ", input, " behind a batch axis, got shape ", t.shape);
     for (int64_t i = 0; i < t.shape[0]; ++i) {
       const std::string what = cat(name, ": input \"input\": sample ", i);
       // The request determines the type: for a model of bytes, FP32 means 0 to 1, even if all its values are whole
@@ -306,7 +305,7 @@ std::vector<Array> ServedModel::samples(InferRequest& request, const std::string
     return out;
   }
   if (t.name != "tokens" || t.type != DataType::int32) {
-    refuse("got input \"", excerpt(t.name), "\" of ", to_string(t.type), ", model ", name_, " takes ", takes);
+    refuse("expected ", takes, ", got input \"", excerpt(t.name), "\" of type ", to_string(t.type));
   }
   const int64_t longest = predictor_.bundle().preprocessing.input[0];
   const int64_t known = predictor_.bundle().preprocessing.tokenizer->size();
@@ -319,7 +318,7 @@ std::vector<Array> ServedModel::samples(InferRequest& request, const std::string
     while (length > 1 && row[length - 1] == 0) --length;
     for (int64_t k = 0; k < length; ++k) {
       if (row[k] < 0 || row[k] >= known) {
-        refuse("input \"tokens\": got token ", row[k], " in sample ", i, ", model ", name_, " knows 0 to ", known - 1);
+        refuse("input \"tokens\": sample ", i, ": expected tokens from 0 to ", known - 1, ", got ", row[k]);
       }
     }
     Array sample(DType::i32, {length});

@@ -322,7 +322,10 @@ struct Parser {
           break;
         case DataType::int64: break;  // read below
         default:
-          if (v != std::floor(v) || std::abs(v) > std::numeric_limits<int32_t>::max()) out_of_range(t, i, v, "32 bits");
+          if (v != std::floor(v) || v < std::numeric_limits<int32_t>::min() ||
+              v > std::numeric_limits<int32_t>::max()) {
+            out_of_range(t, i, v, "32 bits");
+          }
           t.values.data<int32_t>()[i] = static_cast<int32_t>(v);
       }
     }
@@ -339,7 +342,9 @@ struct Parser {
         continue;
       }
       const double v = data.numbers[i];
-      if (v != std::floor(v) || std::abs(v) >= static_cast<double>(kMostExact)) out_of_range(t, i, v, "64 bits");
+      if (v != std::floor(v) || std::abs(v) >= static_cast<double>(kMostExact)) {
+        out_of_range(t, i, v, "64 bits, which need all their digits from 2^53 on");
+      }
       to = static_cast<int64_t>(v);
     }
   }
@@ -482,7 +487,7 @@ InferRequest parse_infer(io::ByteView body, std::optional<size_t> json_size, con
   return r;
 }
 
-InferAnswer write_infer(const std::string& model, const std::string& id, const std::vector<Output>& outputs) {
+InferResponse write_infer(const std::string& model, const std::string& id, const std::vector<Output>& outputs) {
   // Written without a JSON library, since every request does this.
   std::string text = cat("{\"model_name\":", quoted(model), ",\"model_version\":\"1\"");
   if (!id.empty()) text += cat(",\"id\":", quoted(id));

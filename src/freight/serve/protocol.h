@@ -44,7 +44,7 @@ struct InferRequest {
 // body's size times a small factor, however nested or wide the JSON is.
 InferRequest parse_infer(io::ByteView body, std::optional<size_t> json_size, const std::string& name);
 
-struct InferAnswer {
+struct InferResponse {
   std::string body;
   std::optional<size_t> json_size;  // set if binary tensors follow
 };
@@ -52,7 +52,7 @@ struct Output {
   NamedTensor tensor;
   bool binary = false;
 };
-InferAnswer write_infer(const std::string& model, const std::string& id, const std::vector<Output>& outputs);
+InferResponse write_infer(const std::string& model, const std::string& id, const std::vector<Output>& outputs);
 
 // {"error": text}, the body of every refusal.
 std::string error_json(const std::string& text);

@@ -121,7 +121,7 @@ Routes::Found Routes::find_model(const std::string& name, const std::string& res
   if (what == "/ready") return {Route{What::model_ready, Verb::get, false, model}, ""};
   if (what == "/config") return {Route{What::config, Verb::get, false, model}, ""};
   if (what == "/infer") return {Route{What::infer, Verb::post, false, model}, ""};
-  return {{}, cat("of model ", name, " there are ready, config and infer")};
+  return {{}, cat("model ", name, " has no such path: expected /ready, /config or /infer after its name")};
 }
 
 bool Routes::authorized(const Request& request) const {
@@ -221,7 +221,7 @@ Reply Routes::infer(ServedModel& model, const Request& request) {
   const Array results = engine_.run(model, std::move(samples));
   model.check_results(results, rows);
   model.metrics().samples += count;
-  InferAnswer answer = write_infer(model.name(), r.id, model.outputs(r, results));
+  InferResponse answer = write_infer(model.name(), r.id, model.outputs(r, results));
   Reply reply{.body = std::move(answer.body)};
   if (answer.json_size) {
     reply.type = "application/octet-stream";

@@ -112,7 +112,7 @@ void need_finite(const nn::Module& net, const std::string& path) {
 
 void need_finite(const nn::NamedArray& tensor, Variable::Role role, const std::string& path) {
   const Array& array = tensor.array;
-  if (!is_floating(array.dtype()) || nn::count_unsound(array, role) == 0) return;
+  if (!is_floating(array.dtype()) || nn::count_invalid(array, role) == 0) return;
   const Array f32 = array.dtype() == DType::f32 ? array : array.cast(DType::f32);
   const float* x = f32.data<float>();
   const int64_t odd = count_nonfinite(f32);

@@ -386,7 +386,7 @@ template <class... Parts>
 // message names the op and the line that made it.
 [[noreturn]] void fail_outside(const TensorImpl& tensor, const std::string& op);
 
-// Shorthands of the ops room: append one node to the current trace.
+// Shorthands of the ops module: append one node to the current trace.
 std::vector<Tensor> add(Op op, Attrs attrs, const std::vector<Tensor>& inputs);
 inline Tensor one(Op op, Attrs attrs, const std::vector<Tensor>& inputs) {
   return add(op, std::move(attrs), inputs)[0];

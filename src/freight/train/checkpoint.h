@@ -1,5 +1,5 @@
-// Checkpoints: the directory step-N with model.safetensors (the weights, as a bundle), state.safetensors (what a run
-// needs beside them to go on as if it had never stopped) and manifest.json (size of both, XXH3-128 of each of their
+// Checkpoints: the directory step-N with model.safetensors (the weights, as a bundle), state.safetensors (what else
+// a run needs to resume as if it had never stopped) and manifest.json (size of both, XXH3-128 of each of their
 // parts). A checkpoint appears under its name whole or not at all.
 #pragma once
 #include <cstdint>

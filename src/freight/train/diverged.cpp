@@ -22,7 +22,7 @@ std::string first_nonfinite(const std::vector<nn::NamedVariable>& variables) {
   for (const nn::NamedVariable& v : variables) {
     if (!is_floating(v.variable.type().dtype)) continue;  // spares a copy from a device
     const Array a = v.variable.array();
-    if (const int64_t bad = nn::count_unsound(a, v.variable.role())) return say(v.name, bad, a.numel());
+    if (const int64_t bad = nn::count_invalid(a, v.variable.role())) return say(v.name, bad, a.numel());
   }
   return "";
 }

@@ -95,7 +95,7 @@ struct Prepared {
   bool recorded = true;                  // see PrepareOptions
   bool keeps_predictions = false;        // see PrepareOptions
   job::Ranks* ranks = nullptr;           // with whom the run is shared, or null
-  size_t planned_bytes = 0;              // of the whole run; 0: nobody has planned it as yet
+  size_t planned_bytes = 0;              // of the whole run; 0: not planned yet
   bool ran = false;                      // or runs
   std::unique_ptr<RunRecorder> record;   // while it runs
 };

@@ -205,7 +205,8 @@ void RunRecorder::fail_with(const Result& result, const char* what, ErrorKind ki
   if (!dir_) return;
   try {
     dir_->log(cat(heard_ ? "freight: error: " : "error: ", printable(what, "\n\t")));
-    // Data that cannot be read are mended, and the run begins anew: a folder without a model would stand in its way.
+    // After a data error the user fixes the data and starts the run again, which a directory without a model would
+    // block.
     const bool begun = run_.start.in_its_directory || !RunDir::barely_begun(dir_->path());
     if (kind == ErrorKind::data && !begun) return dir_->discard();
     write_run("failed", static_cast<int>(kind), result.interrupted() ? &result : nullptr);

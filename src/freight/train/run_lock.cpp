@@ -60,7 +60,7 @@ RunLock::RunLock(const std::string& run) : path_(cat(run, "/", kFile)) {
     ::close(fd_);
   }
   const std::string text = self();
-  // A full disk keeps nobody from working: the lock holds without its text.
+  // A full disk must not prevent the run: the lock is valid without its text.
   if (::ftruncate(fd_, 0) == 0) (void)!::pwrite(fd_, text.data(), text.size(), 0);
 }
 

@@ -14,8 +14,7 @@ namespace freight::train {
 
 namespace {
 
-// The record of a run is written anew when the run goes on, so that a damaged one ends nothing; it is named all the
-// same.
+// The record of a run is rewritten when the run resumes, so a damaged record is only a warning.
 void name_damaged_record(const std::string& run, std::vector<std::string>& warnings) {
   const std::string path = run + "/run.json";
   if (!io::file_exists(path)) return;

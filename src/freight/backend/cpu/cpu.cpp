@@ -29,7 +29,7 @@ const KernelFamily* family_of(const Graph& graph, const Node& node) {
   return row == std::end(kFamilies) ? nullptr : row;
 }
 
-// An error that oneDNN throws is told as one of the op, by the types that it was asked for.
+// Reports an error of oneDNN as an error of the op, with the types that were requested.
 template <class F>
 auto asking_dnnl(const Graph& graph, const Node& node, const F& f) {
   try {

@@ -101,8 +101,8 @@ dnnl::primitive_attr dnnl_attributes() {
 
 namespace {
 
-// Both loops are told to be vectors: signs of activations are a coin's throw, and a branch for each costs more than the
-// memory does.
+// The pragma vectorizes both loops: signs of activations are random, and a branch per element costs more than the
+// memory traffic.
 void relu(float* v, size_t n) {
 #pragma omp simd
   for (size_t i = 0; i < n; ++i) v[i] = v[i] < 0 ? 0 : v[i];
