@@ -61,6 +61,104 @@ TEST(Image, EveryTruncationOfAPngIsRefused) {
   }
 }
 
+struct PngSettings {
+  int channels = 3;  // 2 and 4: with alpha
+  int filter = PNG_ALL_FILTERS;
+  int interlace = PNG_INTERLACE_NONE;
+  size_t chunk = 8192;  // bytes of each IDAT chunk
+};
+
+// u8 (H, W, channels) by libpng.
+std::string png_of(const Array& image, const PngSettings& settings = {}) {
+  constexpr int kTypes[] = {PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB,
+                            PNG_COLOR_TYPE_RGB_ALPHA};
+  std::string out;
+  png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
+  png_infop head = png_create_info_struct(png);
+  png_set_write_fn(
+      png, &out,
+      [](png_structp p, png_bytep data, size_t n) {
+        static_cast<std::string*>(png_get_io_ptr(p))->append(reinterpret_cast<char*>(data), n);
+      },
+      nullptr);
+  const Shape& s = image.shape();
+  png_set_IHDR(png, head, static_cast<png_uint_32>(s[1]), static_cast<png_uint_32>(s[0]), 8,
+               kTypes[settings.channels - 1], settings.interlace, PNG_COMPRESSION_TYPE_DEFAULT,
+               PNG_FILTER_TYPE_DEFAULT);
+  png_set_filter(png, PNG_FILTER_TYPE_BASE, settings.filter);
+  png_set_compression_buffer_size(png, settings.chunk);
+  png_write_info(png, head);
+  std::vector<png_bytep> rows;
+  for (int64_t y = 0; y < s[0]; ++y) rows.push_back(image.data<uint8_t>() + y * s[1] * settings.channels);
+  png_write_image(png, rows.data());
+  png_write_end(png, nullptr);
+  png_destroy_write_struct(&png, &head);
+  return out;
+}
+
+// Alternating noise, flat parts and slopes of all signs: every branch of every filter.
+Array uneven(int64_t rows, int64_t columns, int channels) {
+  Array a(DType::u8, {rows, columns, channels});
+  uint32_t state = 1;
+  for (int64_t i = 0; i < a.numel(); ++i) {
+    state = state * 1664525 + 1013904223;
+    const int64_t slope = i * 5 / columns - i / 3;
+    a.data<uint8_t>()[i] = static_cast<uint8_t>(i / 40 % 3 == 0 ? state >> 24 : i / 40 % 3 == 1 ? 200 : slope);
+  }
+  return a;
+}
+
+TEST(Image, PngOfEveryFilterIsReadWholeAndInPart) {
+  for (const int channels : {1, 2, 3, 4}) {
+    const Array pixels = uneven(37, 29, channels);
+    const int colors = channels <= 2 ? 1 : 3;
+    std::vector<int> expected;  // on white
+    for (int64_t i = 0; i < 37 * 29; ++i) {
+      const uint8_t* p = pixels.data<uint8_t>() + i * channels;
+      const int alpha = channels == colors ? 255 : p[colors];
+      for (int c = 0; c < colors; ++c) expected.push_back((p[c] * alpha + 255 * (255 - alpha) + 127) / 255);
+    }
+    for (const PngSettings& settings : {PngSettings{.filter = PNG_FILTER_NONE}, PngSettings{.filter = PNG_FILTER_SUB},
+                                        PngSettings{.filter = PNG_FILTER_UP}, PngSettings{.filter = PNG_FILTER_AVG},
+                                        PngSettings{.filter = PNG_FILTER_PAETH}, PngSettings{.chunk = 40},
+                                        PngSettings{.interlace = PNG_INTERLACE_ADAM7}}) {
+      PngSettings s = settings;
+      s.channels = channels;
+      const std::string file = png_of(pixels, s);
+      EXPECT_EQ(decode_image(bytes_of(file), "a.png").to_vector<int>(), expected) << channels << " " << s.filter;
+      Image part;
+      for (const ImageRegion& p : {ImageRegion{5, 7, 20, 11}, ImageRegion{0, 0, 1, 1}, ImageRegion{36, 28, 1, 1}}) {
+        ImageRoom room;
+        decode_part(
+            bytes_of(file), "a.png", [&](int64_t, int64_t) { return p; }, part, room);
+        ASSERT_GE(part.y + static_cast<double>(part.rows), p.y + p.rows);
+        ASSERT_GE(part.x + static_cast<double>(part.columns), p.x + p.columns);
+        for (int64_t y = p.y; y < p.y + p.rows; ++y) {
+          for (int64_t i = p.x * colors; i < (p.x + p.columns) * colors; ++i) {
+            const int64_t at =
+                (y - static_cast<int64_t>(part.y)) * part.columns * colors + i - static_cast<int64_t>(part.x) * colors;
+            ASSERT_EQ(part.pixels()[at], expected[static_cast<size_t>(y * 29 * colors + i)])
+                << channels << " " << s.filter;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Image, DamageAnywhereInAPngIsFound) {
+  const std::string good = png_of(uneven(16, 16, 3), {.chunk = 100});
+  constexpr size_t kMagic = 8;
+  for (size_t i = kMagic; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 1);
+    Image out;
+    ImageRoom room;
+    const auto top = [](int64_t, int64_t columns) { return ImageRegion{.rows = 1, .columns = columns, .sound = true}; };
+    expect_error(ErrorKind::data, {"bad.png"}, [&] { decode_part(bytes_of(bad), "bad.png", top, out, room); });
+  }
+}
+
 TEST(Image, APngThatClaimsAbsurdSizeIsRefusedBeforeAllocating) {
   std::string bad = text_of(encode_png(ramp({6, 6})));
   const std::string ihdr = "IHDR" + be32(60000) + be32(60000) + bad.substr(24, 5);
@@ -366,6 +464,41 @@ TEST(Image, WebpWithAndWithoutTransparency) {
   const std::string half(reinterpret_cast<char*>(memory), size);
   WebPFree(memory);
   EXPECT_EQ(decode_image(bytes_of(half), "b.webp").to_vector<int>(), (std::vector<int>{255, 255, 255, 10, 20, 30}));
+}
+
+// A part has the very pixels of the whole.
+TEST(Image, APartOfAWebpEqualsThatPartOfTheWhole) {
+  const Array rgb = uneven(75, 61, 3), rgba = uneven(75, 61, 4);
+  std::vector<std::string> files;
+  const auto keep = [&](uint8_t* memory, size_t size) {
+    files.emplace_back(reinterpret_cast<char*>(memory), size);
+    WebPFree(memory);
+  };
+  uint8_t* memory = nullptr;
+  size_t size = WebPEncodeRGB(rgb.data<uint8_t>(), 61, 75, 61 * 3, 80, &memory);
+  keep(memory, size);
+  size = WebPEncodeLosslessRGB(rgb.data<uint8_t>(), 61, 75, 61 * 3, &memory);
+  keep(memory, size);
+  size = WebPEncodeRGBA(rgba.data<uint8_t>(), 61, 75, 61 * 4, 80, &memory);
+  keep(memory, size);
+  for (const std::string& file : files) {
+    const Array whole = decode_image(bytes_of(file), "a.webp");
+    Image part;
+    for (const ImageRegion& p :
+         {ImageRegion{5, 7, 20, 11, 1, true}, ImageRegion{0, 0, 1, 1, 1, true}, ImageRegion{74, 60, 1, 1, 1, true},
+          ImageRegion{33, 16, 32, 33, 1, true}, ImageRegion{5, 7, 20, 11, 1, false}}) {
+      ImageRoom room;
+      decode_part(
+          bytes_of(file), "a.webp", [&](int64_t, int64_t) { return p; }, part, room);
+      for (int64_t y = p.y; y < p.y + p.rows; ++y) {
+        for (int64_t i = p.x * 3; i < (p.x + p.columns) * 3; ++i) {
+          const int64_t at =
+              (y - static_cast<int64_t>(part.y)) * part.columns * 3 + i - static_cast<int64_t>(part.x) * 3;
+          ASSERT_EQ(part.pixels()[at], whole.data<uint8_t>()[y * 61 * 3 + i]) << p.y << " " << p.x << " " << p.sound;
+        }
+      }
+    }
+  }
 }
 
 std::string bmp(int bits, int rows, const std::string& palette, const std::string& pixels, int compression = 0,

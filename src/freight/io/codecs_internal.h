@@ -20,14 +20,23 @@ bool is_gif(ByteView bytes);
 bool is_tiff(ByteView bytes);
 
 // They take `room` before they allocate pixels.
-Array decode_png(ByteView bytes, const std::string& name, ImageRoom& room);
 Array decode_bmp(ByteView bytes, const std::string& name, ImageRoom& room);
 Array decode_netpbm(ByteView bytes, const std::string& name, ImageRoom& room);
-Array decode_webp(ByteView bytes, const std::string& name, ImageRoom& room);
 Array decode_gif(ByteView bytes, const std::string& name, ImageRoom& room);
 Array decode_tiff(ByteView bytes, const std::string& name, ImageRoom& room);
-// JPEG alone can leave out what is not wanted: see decode_part in image.h.
+// These leave out what is not wanted: see decode_part in image.h.
 void decode_jpeg(ByteView bytes, const std::string& name, const ChooseRegion& choose, Image& out, ImageRoom& room);
+void decode_png(ByteView bytes, const std::string& name, const ChooseRegion& choose, Image& out, ImageRoom& room);
+void decode_webp(ByteView bytes, const std::string& name, const ChooseRegion& choose, Image& out, ImageRoom& room);
+// PNG of the usual kind, without libpng; false for any other file, of which it says nothing. Calls `take` with the size
+// before it allocates, and `choose` when it is certain to succeed.
+bool decode_plain_png(ByteView bytes, const std::function<void(int64_t rows, int64_t columns)>& take,
+                      const ChooseRegion& choose, Image& out);
+
+// Makes `out` an image that was decoded whole.
+void set_whole(Image& out, Array pixels);
+// Composites pixels on white: (pixels, channels + 1), the last of which is alpha, to (pixels, channels).
+void lay_on_white(const uint8_t* src, int64_t pixels, int64_t channels, uint8_t* dst);
 
 // Throws Error(data) for images that are empty or have more than kMaxPixels pixels. `format` starts the complaint.
 void check_image_size(const char* format, const std::string& name, int64_t rows, int64_t columns, size_t bytes);

@@ -315,6 +315,11 @@ bool inflate_raw(ByteView bytes, uint8_t* out, size_t size) {
   return libdeflate_deflate_decompress(d.handle, bytes.data(), bytes.size(), out, size, nullptr) == LIBDEFLATE_SUCCESS;
 }
 
+bool inflate_zlib(ByteView bytes, uint8_t* out, size_t size) {
+  const Decompressor d;
+  return libdeflate_zlib_decompress(d.handle, bytes.data(), bytes.size(), out, size, nullptr) == LIBDEFLATE_SUCCESS;
+}
+
 uint32_t crc32(ByteView bytes) { return libdeflate_crc32(0, bytes.data(), bytes.size()); }
 
 Bytes read_file_gunzip(const std::string& path) {

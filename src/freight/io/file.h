@@ -92,6 +92,8 @@ Bytes gunzip(ByteView bytes, const std::string& name);
 bool is_gzip(ByteView bytes);  // by its first two bytes
 // Raw deflate data of known size, as in zip archives; false when it is corrupt or has another size.
 bool inflate_raw(ByteView bytes, uint8_t* out, size_t size);
+// The same with the header and the checksum of zlib, as in PNG.
+bool inflate_zlib(ByteView bytes, uint8_t* out, size_t size);
 uint32_t crc32(ByteView bytes);  // the checksum of gzip, zip and PNG
 // A deflate stream cannot expand by more than this factor: larger claims are lies, and are refused before allocating.
 inline constexpr size_t kMaxInflateRatio = 1032;

@@ -106,8 +106,6 @@ std::string foreign_format(ByteView bytes) {
 
 // Formats that are always decoded whole.
 Array decode_whole(ByteView bytes, const std::string& name, ImageRoom& room) {
-  if (is_png(bytes)) return decode_png(bytes, name, room);
-  if (is_webp(bytes)) return decode_webp(bytes, name, room);
   if (is_gif(bytes)) return decode_gif(bytes, name, room);
   if (is_tiff(bytes)) return decode_tiff(bytes, name, room);
   if (is_bmp(bytes)) return decode_bmp(bytes, name, room);
@@ -159,7 +157,28 @@ void ImageRoom::take(int64_t pixels) {
 void Image::trim() {
   constexpr size_t kKept = size_t{32} << 20;
   whole = Array();
-  if (buffer.size() > kKept) buffer = Bytes();
+  for (Bytes* b : {&buffer, &padded, &spare}) {
+    if (b->size() > kKept) *b = Bytes();
+  }
+}
+
+void set_whole(Image& out, Array pixels) {
+  const Shape& s = pixels.shape();
+  out.rows = s[0];
+  out.columns = s[1];
+  out.channels = s[2];
+  out.scale = 1;
+  out.y = out.x = 0;
+  out.whole = std::move(pixels);
+}
+
+void lay_on_white(const uint8_t* src, int64_t pixels, int64_t channels, uint8_t* dst) {
+  for (int64_t i = 0; i < pixels; ++i, src += channels + 1) {
+    const unsigned alpha = src[channels];
+    for (int64_t c = 0; c < channels; ++c) {
+      *dst++ = static_cast<uint8_t>((src[c] * alpha + 255 * (255 - alpha) + 127) / 255);
+    }
+  }
 }
 
 void check_image_size(const char* format, const std::string& name, int64_t rows, int64_t columns, size_t bytes) {
@@ -213,15 +232,13 @@ void decode_part(ByteView bytes, const std::string& name, const ChooseRegion& ch
     out.whole = Array();
     if (is_jpeg(bytes)) {
       decode_jpeg(bytes, name, choose_stored, out, room);
+    } else if (is_png(bytes)) {
+      decode_png(bytes, name, choose_stored, out, room);
+    } else if (is_webp(bytes)) {
+      decode_webp(bytes, name, choose_stored, out, room);
     } else {
-      out.whole = decode_whole(bytes, name, room);
-      const Shape& s = out.whole.shape();
-      out.rows = s[0];
-      out.columns = s[1];
-      out.channels = s[2];
-      out.scale = 1;
-      out.y = out.x = 0;
-      choose_stored(s[0], s[1]);
+      set_whole(out, decode_whole(bytes, name, room));
+      choose_stored(out.rows, out.columns);
     }
     if (turn.any()) make_upright(out, turn, rows, columns);
   });

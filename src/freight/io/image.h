@@ -43,7 +43,8 @@ struct Image {
   // odd start keeps them in.
   static constexpr size_t kOffset = 1;
   Bytes buffer;  // (H, W, C) from kOffset on
-  Bytes padded;  // a small file and what follows it
+  Bytes padded;  // of a decoder: the file in one piece, or with what must follow it
+  Bytes spare;   // of a decoder: what it makes before pixels
   Array whole;   // of formats that are always decoded whole, and of what was turned
 
   // Gives back what only a large image needs.
@@ -70,7 +71,8 @@ class ImageRoom {
 };
 
 // Decodes at least the chosen part; all sizes and places are those of the upright image. JPEG is decoded at the
-// smallest of 1/8, 1/4, 1/2, 1/1 that is not coarser than part.shrink, and only where the part is.
+// smallest of 1/8, 1/4, 1/2, 1/1 that is not coarser than part.shrink, and only where the part is; PNG and WebP without
+// some of what the part does not need; other formats whole.
 void decode_part(ByteView bytes, const std::string& name, const ChooseRegion& choose, Image& out, ImageRoom& room,
                  Orientation orientation = Orientation::exif);
 

@@ -1,10 +1,12 @@
-// PNG through libpng, both ways. See image.h.
+// PNG through libpng, both ways; png_rows.cpp reads the usual kind faster. See image.h.
 // libpng reports errors by longjmp: the functions that set the jump hold no objects with destructors.
 #include <png.h>
 
 #include <algorithm>
 #include <csetjmp>
 #include <cstring>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "freight/base/error.h"
@@ -81,7 +83,10 @@ bool png_emit(png_structp png, png_infop head, PngSink* sink, const Array* image
 
 bool is_png(ByteView bytes) { return bytes.size() >= 8 && std::equal(kPngMagic, kPngMagic + 8, bytes.begin()); }
 
-Array decode_png(ByteView bytes, const std::string& name, ImageRoom& room) {
+namespace {
+// Any image. `take` is called with its size before memory is allocated.
+Array decode_by_libpng(ByteView bytes, const std::string& name,
+                       const std::function<void(int64_t rows, int64_t columns)>& take) {
   PngSource source{bytes};
   struct Handle {
     png_structp png = nullptr;
@@ -95,12 +100,11 @@ Array decode_png(ByteView bytes, const std::string& name, ImageRoom& room) {
   const int64_t height = png_get_image_height(h.png, h.head), width = png_get_image_width(h.png, h.head);
   const int stored = png_get_channels(h.png, h.head);  // 1 gray, 2 gray + alpha, 3 RGB, 4 RGBA
   const uint64_t row_bytes = png_get_rowbytes(h.png, h.head);
-  check_image_size("PNG", name, height, width, bytes.size());
+  take(height, width);
   // One stored bit is the least that a pixel of 8 to 32 bits comes from, before compression.
   if (static_cast<uint64_t>(height) * row_bytes / 32 > bytes.size() * kMaxInflateRatio) {
     fail(ErrorKind::data, name, "bad PNG image: ", width, " x ", height, " pixels in ", bytes.size(), " bytes");
   }
-  room.take(height * width);
   Bytes pixels(static_cast<size_t>(height) * row_bytes);
   std::vector<png_bytep> rows(static_cast<size_t>(height));
   for (size_t y = 0; y < rows.size(); ++y) rows[y] = pixels.data() + y * row_bytes;
@@ -113,17 +117,24 @@ Array decode_png(ByteView bytes, const std::string& name, ImageRoom& room) {
     const uint8_t* src = rows[y];
     if (stored == channels) {
       std::memcpy(dst, src, static_cast<size_t>(width * channels));
-      dst += width * channels;
-      continue;
+    } else {
+      lay_on_white(src, width, channels, dst);
     }
-    for (int64_t x = 0; x < width; ++x, src += stored) {
-      const unsigned alpha = src[channels];
-      for (int c = 0; c < channels; ++c) {
-        *dst++ = static_cast<uint8_t>((src[c] * alpha + 255 * (255 - alpha) + 127) / 255);
-      }
-    }
+    dst += width * channels;
   }
   return out;
+}
+}  // namespace
+
+void decode_png(ByteView bytes, const std::string& name, const ChooseRegion& choose, Image& out, ImageRoom& room) {
+  bool taken = false;
+  const auto take = [&](int64_t rows, int64_t columns) {
+    check_image_size("PNG", name, rows, columns, bytes.size());
+    if (!std::exchange(taken, true)) room.take(rows * columns);
+  };
+  if (decode_plain_png(bytes, take, choose, out)) return;
+  set_whole(out, decode_by_libpng(bytes, name, take));
+  choose(out.rows, out.columns);
 }
 
 Bytes encode_png(const Array& image) {
