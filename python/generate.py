@@ -142,7 +142,8 @@ def annotation(name, default):
         "correction": "float", "k": "int", "offset": "int", "obj": "Any", "n": "Any", "norm": "str", "d": "float",
         "indexing": "Literal['xy', 'ij']", "side": "Literal['left', 'right']", "descending": "bool", "stable": "bool",
     }
-    return known.get(name, "Any")
+    missing = isinstance(default, ast.Constant) and default.value is None and name in ("x1", "x2")  # of where
+    return known.get(name, "Any") + " | None" * missing
 
 
 # What hand-written functions return; the others return an array.
@@ -182,6 +183,10 @@ def functions_of(path):
 
 # The commands that are functions of the package.
 COMMANDS = "train eval predict generate plan advise explain profile serve export verify report runs launch".split()
+# Those of a group, which are functions of a module: freight.data.info, freight.models.show.
+GROUPED = {"data": "list info verify check preview get sample".split(), "models": ["show"]}
+PROGRESS = {"name": "--progress", "type": "flag", "required": False, "default": "true",
+            "help": "show progress and notes on stderr; False: nothing but warnings and errors"}
 # What the functions return: the keys that programs use, of those that --json prints.
 RESULTS = {
     "train": "a dict: model (path of the file), output_dir, test_loss, test_top1 (percent; None without classes; tables have each metric behind test_ "
@@ -194,6 +199,8 @@ RESULTS = {
     "export": "a dict: file, input, output, nodes, bytes, weight_bytes, notes.",
     "verify": "a dict: model, passed, checks (each has name, state, note).",
     "runs": "a list with a dict per run: path, status, model, data, metric, best, epoch, steps, hours, settings.",
+    "data info": "a dict: name, classes, train, test (each has count, shape, dtype, per_class); of a table: rows, columns.",
+    "models show": "a dict: parameters, flops, layers, spec.",
     "serve": "a Server: url, models, close(); also a context manager.",
 }
 OPTION_TYPES = {"flag": "bool | None", "integer": "int | None", "number": "float | None", "text": "_Text", "list": "_Text | dict[str, Any]"}
@@ -201,11 +208,12 @@ OPTION_TYPES = {"flag": "bool | None", "integer": "int | None", "number": "float
 
 def commands(package):
     """Arguments and flags of the commands, as the command lists them."""
-    for name in COMMANDS:
-        text = subprocess.run([package / "bin/freight", name, "--help", "json"], check=True, text=True, stdout=subprocess.PIPE).stdout
+    for name in COMMANDS + [f"{group} {name}" for group, names in GROUPED.items() for name in names]:
+        text = subprocess.run([package / "bin/freight", *name.split(), "--help", "json"], check=True, text=True, stdout=subprocess.PIPE).stdout
         found = json.loads(text)
-        arguments = {a["name"]: a for a in found["arguments"]}
-        options = {o["name"][2:].replace("-", "_"): o for o in found["options"] if o["name"] not in ("--help", "--json")}
+        arguments = {a["name"].split(" ")[0].lower(): a for a in found["arguments"]}  # of NAME or PATH
+        options = {o["name"][2:].replace("-", "_"): o for o in found["options"] if o["name"] not in ("--help", "--json", "--progress")}
+        options["progress"] = PROGRESS
         options = {n + "_" if keyword.iskeyword(n) else n: o for n, o in options.items()}
         yield name, found, arguments, {n: o for n, o in options.items() if n not in arguments}
 
@@ -224,23 +232,27 @@ def command_parameters(arguments, options, types):
 
 
 def write_commands(package):
-    """Writes the functions of the commands and returns their stubs."""
+    """Writes the functions of the commands, and the stub of freight.data, and returns the stubs of the package's own."""
     lines = ['"""The commands as functions, generated from their options by generate.py."""', "from ._commands import run, serve as _serve", ""]
     stubs = ["_Text = str | float | os.PathLike[str] | Sequence[Any] | None", ""]
+    of_data = list(stubs)
     for name, found, arguments, options in commands(package):
         doc = [sentence(found["summary"]), ""] + [f"{n}: {sentence(o['help'], o.get('default', ''))}" for n, o in {**arguments, **options}.items()]
-        kinds = {o["name"]: o["type"] for o in found["options"]}
+        kinds = {o["name"]: o["type"] for o in [*found["options"], PROGRESS]}
         usual = "what the command prints as JSON." if "--json" in kinds else "the text that the command prints."
         doc += ["", f"Returns {RESULTS.get(name, usual)}"]
         values = ", ".join(f'"{o["name"]}": {n}' for n, o in options.items())
         plain = "[" + ", ".join(arguments) + "]"
         result = f"_serve({plain}, {{{values}}}, {kinds}, others)" if name == "serve" else f'run("{name}", {plain}, {{{values}}}, {kinds}, others)'
-        lines += ["", f"def {name}({command_parameters(arguments, options, False)}, **others):", '    """' + "\n    ".join(doc).rstrip() + '\n    """',
+        group, _, own = name.rpartition(" ")
+        lines += ["", f"def {name.replace(' ', '_')}({command_parameters(arguments, options, False)}, **others):", '    """' + "\n    ".join(doc).rstrip() + '\n    """',
                   f"    return {result}", ""]
-        stub = f"def {name}({command_parameters(arguments, options, True)}, **others: Never) -> {'Server' if name == 'serve' else 'Any'}: ..."
+        stub = f"def {own}({command_parameters(arguments, options, True)}, **others: Never) -> {'Server' if name == 'serve' else 'Any'}: ..."
         if name == "plan":  # also of functions: _transforms.plan
             stub = f"@overload\ndef plan(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Plan: ...\n@overload\n{stub}"
-        stubs.append(stub)
+        if group != "models":  # whose module is written by hand
+            (of_data if group else stubs).append(stub)
+    write_stub(package / "data.pyi", "\n".join(of_data) + "\n")
     (package / "_command_functions.py").write_text("\n".join(lines))
     return "\n".join(stubs) + "\n"
 
@@ -284,7 +296,7 @@ def main():
         extensions[name] = [stub_of(f) for f in functions_of(package / f"_{name}.py")]
     write_stub(
         package / "__init__.pyi",
-        "from . import callbacks as callbacks, distributed as distributed, fft as fft, linalg as linalg, models as models, nn as nn, optim as optim, random as random, xp as xp\n\n" + array + "\n" + "\n".join(namedtuples)
+        "from . import callbacks as callbacks, data as data, distributed as distributed, fft as fft, linalg as linalg, models as models, nn as nn, optim as optim, random as random, xp as xp\n\n" + array + "\n" + "\n".join(namedtuples)
         + "\n".join(constants + [""] + [f for f in standard if "__array_namespace_info__" not in f] + pointwise + library) + "\n" + package_stub + write_commands(package)
         + "\n" + estimators(core, (stubs / "estimators.pyi").read_text()))
     write_stub(

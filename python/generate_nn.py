@@ -143,7 +143,7 @@ def function_layers_stub(tree):
 
 def functions_stub(*trees):
     functions = [f for tree in trees for f in tree.body if isinstance(f, ast.FunctionDef) and f.name[0] != "_"]
-    return "".join(f"def {f.name}({parameters_stub(f)}) -> Any: ...\n" for f in functions) + "upsample = interpolate\n"
+    return "".join(f"def {f.name}({parameters_stub(f)}) -> Any: ...\n" for f in functions)
 
 
 def write(core, package, write_stub, stubs):
@@ -177,16 +177,17 @@ def write(core, package, write_stub, stubs):
         stub.append(f"    def __init__({signature(t, lambda n, f: f'{n}: {stub_type(t, f)}' + ('' if f['required'] else ' = ...'), ': Literal[True] = ...')}) -> None: ...")
     (package / "_layers.py").write_text("\n".join(lines))
     stub += function_layers_stub(layers_of_functions)
-    head = "from .. import Array, History\nfrom ..callbacks import Callback\nfrom . import functional as functional\n"
+    head = "from .. import Array, History\nfrom ..callbacks import Callback\nfrom . import functional as functional, init as init\n"
     write_stub(package / "callbacks.pyi", "from . import History\n" + (stubs / "callbacks.pyi").read_text())
     write_stub(package / "distributed.pyi", "from . import Array\n" + (stubs / "distributed.pyi").read_text())
-    write_stub(package / "nn/functional.pyi", functions_stub(functional, ctc, volumes))
+    write_stub(package / "nn/functional.pyi", functions_stub(functional, ctc, volumes) + "upsample = interpolate\n")
+    write_stub(package / "nn/init.pyi", functions_stub(ast.parse((package / "nn/init.py").read_text())))
     write_stub(package / "nn/__init__.pyi", head + (stubs / "nn.pyi").read_text() + "\n" + "\n".join(stub) + "\n")
     write_optimizers(core, package, write_stub, "from . import Array\nfrom .nn import Module, Parameter\n", stubs)
 
 
 def write_optimizers(core, package, write_stub, head, stubs):
-    lines = ['"""Optimizers and schedules of learning rates; the optimizers are written by generate_nn.py."""',
+    lines = ['"""Optimizers and schedules of learning rates; the optimizers are written by generate_nn.py."""', "from . import _hints",
              "from ._optim import Optimizer, Plateau, Schedule, constant, cosine, cosine_restarts, linear, multi_step, one_cycle, step  # noqa: F401", ""]
     stub = []
     for name, doc, settings in core.optimizers():
@@ -202,6 +203,7 @@ def write_optimizers(core, package, write_stub, head, stubs):
                   "        self._make(params, locals())", ""]
         stub += [f"class {name}(Optimizer):",
                  f"    def __init__(self, params: _Parameters, {', '.join(f'{k}: {kinds[k]} = ...' for k in usual)}) -> None: ..."]
+    lines += ["", "def __getattr__(name):", '    raise _hints.missing("module \'freight.optim\'", name, _hints.OPTIM)', ""]
     (package / "optim.py").write_text("\n".join(lines))
     write_stub(package / "optim.pyi", head + (stubs / "optim.pyi").read_text() + "\n" + "\n".join(stub) + "\n")
 

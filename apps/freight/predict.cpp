@@ -197,7 +197,7 @@ struct PredictFlags {
   int64_t top_k = 3, batch_size = 64, workers = thread_count();
   std::string columns;
   bool lines_of_classes = false;  // --top-k is given
-  bool json = false, jsonl = false, csv = false, no_progress = false, deterministic = false;
+  bool json = false, jsonl = false, csv = false, progress = true, deterministic = false;
   RankFlags ranks;
 
   bool stop_at_bad() const { return on_bad_sample == "error"; }
@@ -228,7 +228,7 @@ void declare(Options& o, PredictFlags& f) {
         "SHAP values of each column of a table, as columns shap:NAME and shap:base (CSV, or --json)");
   o.add("--npy", &f.output.npy, "write the probabilities (samples, classes) to an npy file", {.value = "FILE"});
   o.add("-o,--output", &f.output.file, "write to a file instead of standard output (-)", {.value = "FILE"});
-  o.add("--no-progress", &f.no_progress, "no progress line");
+  o.add("--progress", &f.progress, "show the progress line on stderr");
   declare(o, f.ranks);
 }
 
@@ -308,7 +308,7 @@ int predict_here(deploy::Predictor& predictor, PredictFlags& f, const Options& o
   const store::Bundle& bundle = predictor.bundle();
   if (output.file == "-") output.file.clear();
   // Results on the same terminal would break the progress line.
-  const bool quiet = f.no_progress || o.quiet() || (output.file.empty() && isatty(STDOUT_FILENO));
+  const bool quiet = !f.progress || o.quiet() || (output.file.empty() && isatty(STDOUT_FILENO));
   Progress progress(quiet ? Progress::Mode::off : Progress::Mode::automatic);
   const bool rows = !bundle.net();
   Figures figures{.unit = rows                              ? "rows"

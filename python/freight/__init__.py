@@ -8,7 +8,8 @@ from . import _methods  # noqa: F401  (methods of Array)
 from . import fft, linalg, random, xp  # noqa: F401
 from ._array_api import *  # noqa: F401,F403
 from ._array_api import e, inf, nan, newaxis, pi  # noqa: F401
-from ._beyond_standard import chunk, einsum, narrow, select, split, unique  # noqa: F401
+from ._beyond_standard import (  # noqa: F401
+    allclose, array_equal, chunk, diag, einsum, isclose, median, narrow, pad, select, split, unique)
 from ._command_functions import (  # noqa: F401  (eval hides Python's for `from freight import *` alone)
     advise, eval, explain, export, generate, launch, predict, profile, report, runs, serve, train, verify)
 from ._commands import CommandError, Server  # noqa: F401
@@ -20,7 +21,9 @@ from ._transforms import Jit, Plan, autocast, custom_gradient, grad, jit, plan, 
 from ._version import __version__  # noqa: F401
 from .linalg import LinAlgError, cond, cross, det, diagonal, inv, outer, qr, solve, svd, trace  # noqa: F401
 
-_LAZY = {"nn": "nn", "optim": "optim", "callbacks": "callbacks", "distributed": "distributed", "models": "models", "load": "_fit",
+_hints.explained(globals(), __name__)
+_LAZY = {"nn": "nn", "data": "data", "optim": "optim", "callbacks": "callbacks", "distributed": "distributed",
+         "models": "models", "load": "_fit",
          "load_data": "_data", "History": "_fit", "from_torch": "_from_torch", "FreightClassifier": "_estimators",
          "FreightRegressor": "_estimators"}  # names -> modules that are imported when they are first used
 

@@ -338,8 +338,12 @@ def _beside(x1, x2):
     return _taken(x2, "asarray")
 
 
-def where(condition, x1, x2, /):
-    """x1 where the condition holds, else x2; all three broadcast."""
+def where(condition, x1=None, x2=None, /):
+    """x1 where the condition holds, else x2; all three broadcast. Of the condition alone nonzero."""
+    if x2 is None:
+        if x1 is not None:
+            raise TypeError("where: expected x2 with x1, or the condition alone")
+        return nonzero(condition)
     return _core.where(condition, x1, x2)
 
 

@@ -2,7 +2,8 @@
 import itertools
 
 from . import _core, _functions
-from ._array_api import _axis, astype
+from ._array_api import _axis, all as _all, asarray, astype, concat, eye, mean, sort, where, zeros
+from ._linalg import diagonal
 from ._manipulation import _ANY, _array
 
 
@@ -12,6 +13,51 @@ def unique(x, /, return_index=False, return_inverse=False, return_counts=False, 
     found = _functions._call("unique", x, axis if axis is None else _axis(axis, x.ndim))
     asked = [y for y, wanted in zip(found[1:], (return_index, return_inverse, return_counts)) if wanted]
     return (found[0], *(astype(y, _core.int64, copy=False) for y in asked)) if asked else found[0]
+
+
+def pad(x, low, high=None, value=0):
+    """Elements of one value around x: per axis so many before (low) and behind (high), or NumPy's pad(x, ((before, behind), ...)), where
+    one pair, or one number, is for all axes."""
+    if high is None:
+        pairs = [[low, low]] if isinstance(low, int) else [low] if isinstance(low[0], int) else low
+        low, high = zip(*(pairs * _array(x, "pad").ndim if len(pairs) == 1 else pairs))
+    return _functions._call("pad", x, list(low), list(high), value)
+
+
+def isclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=False):
+    """bool: whether elements differ by at most atol + rtol |y|."""
+    x, y = asarray(x), asarray(y)
+    near = (x == y) | _functions.isfinite(x) & _functions.isfinite(y) & (_functions.abs(x - y) <= atol + rtol * _functions.abs(y))
+    return near | (x != x) & (y != y) if equal_nan else near
+
+
+def allclose(x, y, rtol=1e-5, atol=1e-8, equal_nan=False):
+    """Whether all elements differ by at most atol + rtol |y|."""
+    return bool(_all(isclose(x, y, rtol, atol, equal_nan)))
+
+
+def array_equal(x, y):
+    """Whether shapes and elements are equal."""
+    x, y = asarray(x), asarray(y)
+    return x.shape == y.shape and bool(_all(x == y))
+
+
+def median(x, axis=None, *, keepdims=False):
+    """The middle of the sorted elements over an axis, or of all: of an even number the mean of two."""
+    y = sort(_array(x, "median").reshape(-1) if axis is None else x, axis=0 if axis is None else axis)
+    a = 0 if axis is None else _axis(axis, y.ndim)
+    n = y.shape[a]
+    found = mean(y[(_ANY,) * a + (slice((n - 1) // 2, n // 2 + 1),)], axis=a, keepdims=keepdims)
+    return found.reshape((1,) * x.ndim) if axis is None and keepdims else found
+
+
+def diag(x, k=0):
+    """The matrix with a vector on diagonal k, or diagonal k of a matrix."""
+    if _array(x, "diag").ndim == 2:
+        return diagonal(x, offset=k)
+    n = x.shape[0] + (k if k > 0 else -k)
+    return where(eye(n, k=k, dtype=_core.bool), (concat([zeros(k, dtype=x.dtype), x]) if k > 0 else concat([x, zeros(-k, dtype=x.dtype)])) if k else x,
+                 zeros((), dtype=x.dtype))
 
 
 def split(x, sizes, axis=0):

@@ -1,4 +1,6 @@
 """What may be added to a run of fit: classes that hear of it, and the settings that some stand for."""
+import difflib
+
 from . import _core, _display, _hints
 
 
@@ -61,7 +63,7 @@ def _refuse(callback, unknown):
 
 class _Monitor(Callback):
     """A callback that compares evaluations by a figure of the validation data: "val_loss", "val_accuracy" or another metric of
-    `freight train --metric`, "val_metric" or the name of a function given as fit(metric=). `mode` is its direction: "auto" knows
+    `freight train --metric`, or the name of a function given as fit(metric=). `mode` is its direction: "auto" knows
     that of all but functions without an attribute higher_is_better. None: fit's metric, or what fit compares without one."""
 
     monitor, mode = None, "auto"
@@ -87,7 +89,8 @@ class _Monitor(Callback):
         if own and name in ("metric", getattr(metric, "__name__", "metric")):
             setting, known = "own", getattr(metric, "higher_is_better", None)
         else:
-            setting, known = name, False if name == "loss" else _core.higher_is_better(name)
+            setting = known_metric(f"{type(self).__name__}: monitor", name, "val_")
+            known = False if name == "loss" else _core.higher_is_better(name)
         asked = {"auto": known, "min": False, "max": True}[self.mode]
         if asked is None and setting == "own":
             raise ValueError(f"{type(self).__name__}: mode: expected \"min\" or \"max\" for {self.monitor}, a function without an attribute "
@@ -96,6 +99,16 @@ class _Monitor(Callback):
             raise ValueError(f"{type(self).__name__}: mode: {self.monitor} is better the {'higher' if known else 'lower'} it is: expected "
                              f"\"{'max' if known else 'min'}\" or \"auto\", got {self.mode!r}")
         return setting, asked
+
+
+def known_metric(argument, name, prefix=""):
+    """The name of a figure, which the library knows."""
+    if name == "loss" or _core.higher_is_better(name) is not None:
+        return name
+    names = ["loss", *(n for n in _core.metric_names() if n != "auto")]
+    near = next((n for n in names if n.startswith(name)), None) or next(iter(difflib.get_close_matches(name, names, 1)), None)
+    hint = f": use {prefix + near!r}" if near else ""
+    raise ValueError(f"{argument}: there is no figure {prefix + name!r}{hint}; there are {', '.join(prefix + n for n in names)}, and a function as fit(metric=)")
 
 
 def judged_by(callbacks, metric):

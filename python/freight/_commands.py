@@ -188,7 +188,7 @@ def _documents(text):
 
 def command_line(name, arguments, options, kinds):
     """`arguments` in their order, None for those that are left out, and options by the command's flags."""
-    words = [name]
+    words = name.split()
     for flag, value in options.items():
         if value is not None:
             words += _words(flag, kinds[flag], value)
@@ -206,12 +206,20 @@ def _need_none(name, others, kinds):
         aliases = {alias: keyword for keyword, aliases in _core.settings().items() if keyword in known for alias in aliases}
         near = difflib.get_close_matches(other, known, 1)
         hint = f": use {aliases[other]}" if other in aliases else f"; did you mean {near[0]}?" if near else ""
-        raise TypeError(f"{name}() got an unexpected keyword argument {other!r}{hint}")
+        raise TypeError(f"{name.replace(' ', '.')}() got an unexpected keyword argument {other!r}{hint}")
+
+
+def _shown(options):
+    """The options, of which progress=False, and verbose=0 as in fit, shows nothing but warnings and errors."""
+    silent = options["--progress"] is False or options.get("--verbose") in (0, False)
+    options = {flag: value for flag, value in options.items() if flag != "--progress" and not (silent and flag == "--verbose")}
+    return {**options, "--quiet": True} if silent else options
 
 
 def run(name, arguments, options, kinds, others):
     """The result of a command: what it prints as JSON where it has that form, else its text."""
     _need_none(name, others, kinds)
+    options = _shown(options)
     if name == "launch" and arguments[-1] and str(arguments[-1][0]).endswith(".py"):
         arguments = [[sys.executable, *arguments[-1]]]
     if "--json" in kinds and not any(options.get(other) for other in ("--csv", "--jsonl")):
@@ -241,6 +249,7 @@ class Server:
         self._end = weakref.finalize(self, _end, self._command)
 
     def close(self):
+        """Ends the server when the requests in progress are done."""
         self._end()
 
     def __enter__(self):
@@ -261,4 +270,4 @@ def _end(command):
 
 def serve(arguments, options, kinds, others):
     _need_none("serve", others, kinds)
-    return Server(command_line("serve", arguments, options, kinds))
+    return Server(command_line("serve", arguments, _shown(options), kinds))

@@ -1,6 +1,7 @@
 """Modules that contain others, in order or by name, as PyTorch's: Sequential, ModuleList, ModuleDict."""
 from . import _core
-from ._module import Module, _changed, _modes_kept, _results
+from ._module import Layer, Module, _changed, _modes_kept, _results
+from ._parameter import Parameter
 
 
 class _Listed(Module):
@@ -28,19 +29,23 @@ class _Listed(Module):
         _changed(self)
 
     def append(self, module):
+        """Adds a module at the end."""
         return self.insert(len(self), module)
 
     def insert(self, index, module):
+        """Adds a module before the one at the index."""
         parts = list(self._modules.items())
         parts.insert(index, (None, self._checked(module)))
         self._arrange(parts)
         return self
 
     def extend(self, modules):
+        """Adds modules at the end."""
         self._arrange([*self._modules.items(), *((None, self._checked(m)) for m in modules)])
         return self
 
     def pop(self, index=-1):
+        """Removes a module and returns it."""
         module = self._modules[self._named(index)]
         del self[index]
         return module
@@ -89,16 +94,27 @@ class Sequential(_Listed):
     def _of(parts):
         return Sequential(dict(parts))
 
+    def forward(self, *arrays):
+        return self(*arrays)
+
     def _make_node(self, parts, training):
         node = _core.make_sequential(parts)
         with _modes_kept([part for _, part in parts]):
             node.training = training
         return node
 
+    def _make_lazy(self, arguments, keywords):
+        for layer in self:
+            found = layer(*arguments)
+            arguments = found if isinstance(found, tuple) else (found,)
+
     def _run(self, node, arguments, keywords):
         if keywords:
             raise TypeError(f"Sequential: expected arrays alone, got {', '.join(keywords)}")
         return _results(node.call(arguments))
+
+
+OF_LIBRARY = (Module.forward, Layer.forward, Sequential.forward)  # those of layers and of chains of them, which the library runs
 
 
 class ModuleList(_Listed):
@@ -121,6 +137,7 @@ class ModuleDict(Module):
         self.update(modules or {})
 
     def update(self, modules):
+        """Takes the modules of a dict."""
         for name, module in modules.items():
             self[name] = module
 
@@ -140,13 +157,89 @@ class ModuleDict(Module):
         return iter(self._modules)
 
     def keys(self):
+        """The names."""
         return self._modules.keys()
 
     def values(self):
+        """The modules."""
         return self._modules.values()
 
     def items(self):
+        """(name, module) of each."""
         return self._modules.items()
+
+
+class ParameterList(Module):
+    """Parameters in a list, which belong to the module that has it; those with an index are arrays, as attributes are."""
+
+    def __init__(self, values=()):
+        super().__init__()
+        self.extend(values)
+
+    def append(self, value):
+        """Adds a parameter, or an array that becomes one, at the end."""
+        setattr(self, str(len(self)), value if isinstance(value, Parameter) else Parameter(value))
+        return self
+
+    def extend(self, values):
+        """Adds several at the end."""
+        for value in values:
+            self.append(value)
+        return self
+
+    def __len__(self):
+        return len(self._held)
+
+    def __getitem__(self, index):
+        return getattr(self, str(range(len(self))[index]))
+
+    def __setitem__(self, index, value):
+        setattr(self, str(range(len(self))[index]), value)
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
+
+
+class ParameterDict(Module):
+    """Parameters by name, which belong to the module that has it; those by a name are arrays, as attributes are."""
+
+    def __init__(self, parameters=None):
+        super().__init__()
+        self.update(parameters or {})
+
+    def update(self, parameters):
+        """Takes those of a dict."""
+        for name, value in parameters.items():
+            self[name] = value
+
+    def __setitem__(self, name, value):
+        setattr(self, name, value if name in self or isinstance(value, Parameter) else Parameter(value))
+
+    def __getitem__(self, name):
+        if name not in self._held:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __contains__(self, name):
+        return name in self._held
+
+    def __len__(self):
+        return len(self._held)
+
+    def __iter__(self):
+        return iter(self._held)
+
+    def keys(self):
+        """The names."""
+        return self._held.keys()
+
+    def values(self):
+        """The values."""
+        return [self[name] for name in self]
+
+    def items(self):
+        """(name, value) of each."""
+        return [(name, self[name]) for name in self]
 
 
 def wrapped(node):

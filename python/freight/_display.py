@@ -101,8 +101,8 @@ def line_of(logs, figures):
     return f"epoch {logs['epoch']}/{logs['epochs']}  {shown}  {logs['samples_per_s']:,.0f} samples/s  {logs['seconds']:.1f} s"
 
 
-def _figures(logs):
-    return "  ".join(f"{k} {logs[k]:.4f}" for k in ("loss", "accuracy", "metric") if k in logs)
+def _figures(logs, names):
+    return "  ".join(f"{k} {logs[k]:.4f}" for k in names if k in logs)
 
 
 def _duration(seconds):
@@ -114,6 +114,7 @@ class Lines:
     """A line per epoch on standard output."""
 
     wants_steps = False
+    names = ("loss", "accuracy")  # of the figures that are shown while an epoch runs
 
     def begin(self):
         pass
@@ -156,7 +157,7 @@ class Bar(_Paced):
 
         done = 20 * logs["step"] // max(logs["steps"], 1)
         line = (f"epoch {logs['epoch']}/{logs['epochs']}  [{'#' * done}{'.' * (20 - done)}] {logs['step']}/{logs['steps']}  "
-                f"{left} left  {logs['samples_per_s']:,.0f} samples/s  {_figures(logs)}")
+                f"{left} left  {logs['samples_per_s']:,.0f} samples/s  {_figures(logs, self.names)}")
         self._write(line[:shutil.get_terminal_size().columns - 1])
 
     def epoch(self, logs, figures, history):
@@ -183,7 +184,7 @@ class Notebook(_Paced):
 
     def show(self, logs, left):
         self._update(f'<p><progress value="{logs["step"]}" max="{logs["steps"]}"></progress> epoch {logs["epoch"]}/{logs["epochs"]}, '
-                     f'step {logs["step"]}/{logs["steps"]}: {_figures(logs)}  {logs["samples_per_s"]:,.0f} samples/s, {left} left</p>')
+                     f'step {logs["step"]}/{logs["steps"]}: {_figures(logs, self.names)}  {logs["samples_per_s"]:,.0f} samples/s, {left} left</p>')
 
     def epoch(self, logs, figures, history):
         self._curves = curves(history.epoch, history.history)

@@ -221,6 +221,9 @@ class _Estimator(BaseEstimator):
         try:
             self.model_bytes_, self.notes_, self.n_iter_ = _core.fit_table(
                 self._model_name(), table, added["target"], settings, os.path.join(scratch, "run"))
+        except Exception as error:
+            _hints.keywords_for_flags(error, {flag: name for name, flag in FLAGS.items()})
+            raise
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         self._load()

@@ -28,7 +28,9 @@ def _sized(x, axis, n):
 
 
 def _prepared(x, function, real=False):
-    xp._array(x, function)
+    if not xp._array(x, function)._on_host:
+        raise TypeError(f"{function}: is computed on the host, outside of jit and grad, which have no complex numbers: transform before, or by a "
+                        "product: a = 2 * pi / n * outer(arange(n), arange(n)) has re, im = x @ cos(a), -(x @ sin(a))")
     if xp.isdtype(x.dtype, ("bool", "integral")):
         x = xp.astype(x, xp.float32)
     if real and xp.isdtype(x.dtype, "complex floating"):

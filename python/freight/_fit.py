@@ -8,10 +8,11 @@ import warnings
 import weakref
 
 from . import _array_api as xp
-from . import _core, _devices, _display, _fit_settings, _outputs, _several, _termination, distributed
-from ._callbacks import Callback, checked, hears_steps, judged_by
+from . import _core, _devices, _display, _fit_settings, _hints, _lazy, _outputs, _several, _termination, distributed
+from ._callbacks import Callback, checked, hears_steps, judged_by, known_metric
 from ._containers import wrapped
 from ._functions import isfinite
+from ._optim import Optimizer
 from ._transforms import _flatten, _leaves_of, _unflatten, autocast, jit, run_of_trainer
 
 _VALUE_LOSSES = ("mse", "huber", "mae")
@@ -36,9 +37,9 @@ class History:
                 if row["split"] not in ("train", "val") or row["epoch"] != int(row["epoch"]) or row["epoch"] >= before:
                     continue
                 figures, prefix = epochs.setdefault(int(row["epoch"]), {}), "val_" if row["split"] == "val" else ""
-                for name, column in (("loss", "loss"), ("accuracy", "top1"), ("metric", metric), ("lr", "lr")):
+                for name, column in (("loss", "loss"), ("accuracy", "top1"), (metric, metric), ("lr", "lr")):
                     if row.get(column) is not None:  # percent, to the digits that are reported
-                        figures[prefix + name] = round(row[column] * 1e10) / 1e12 if column == "top1" else row[column]
+                        figures.setdefault(prefix + name, round(row[column] * 1e10) / 1e12 if column == "top1" else row[column])
         for epoch, figures in epochs.items():
             self._add(epoch, figures)
 
@@ -58,9 +59,10 @@ class History:
 class _Sink:
     """Gets the reports of a run, and hands them on to the callbacks."""
 
-    def __init__(self, model, callbacks, verbose, resumed=None):
-        self.model, self.callbacks, self.resumed = model, callbacks, resumed  # (run directory, name of the metric)
+    def __init__(self, model, callbacks, verbose, metric=None, resumed=None):
+        self.model, self.callbacks, self.metric, self.resumed = model, callbacks, metric, resumed  # name of the metric, run directory
         self.history, self.progress = History(), _display.progress(verbose)
+        self.progress.names = ("loss", "accuracy", metric)
         self.wants_steps = self.progress.wants_steps or any(hears_steps(c) for c in callbacks)
 
     def _tell(self, method, *arguments):
@@ -78,17 +80,23 @@ class _Sink:
         self.progress.begin()
         self._tell("on_train_begin", summary)
 
+    def _named(self, figures):
+        """The figures, of which the metric has its name."""
+        if "metric" in figures:
+            figures.setdefault(self.metric, figures.pop("metric"))
+        return figures
+
     def step(self, logs):
-        self.progress.step(logs)
+        self.progress.step(self._named(logs))
         return self._ask("on_train_batch_end", logs["step"], logs)
 
     def epoch(self, logs):
-        test = logs.pop("validation", {})
-        figures = {k: logs[k] for k in ("loss", "accuracy", "metric") if k in logs}
+        test = self._named(logs.pop("validation", {}))
+        figures = {k: self._named(logs)[k] for k in self.progress.names if k in logs}
         figures.update({f"val_{k}": v for k, v in test.items()})
         figures["lr"] = logs["lr"]
         if self.resumed and not self.history.epoch:
-            self.history._recall(*self.resumed, logs["epoch"])
+            self.history._recall(self.resumed, self.metric, logs["epoch"])
         self.history._add(logs["epoch"], figures)
         self.progress.epoch(logs, figures, self.history)
         return self._ask("on_epoch_end", logs["epoch"], {**logs, **figures})
@@ -96,7 +104,7 @@ class _Sink:
     def end(self, result):
         history = self.history
         if self.resumed and not history.epoch:
-            history._recall(*self.resumed)
+            history._recall(self.resumed, self.metric)
         history.ended, history.steps, history.best_epoch = result["ended"], result["steps"], result["best_epoch"]
         history.seconds, history.samples_per_second = result["train_seconds"], result["samples_per_second"]
         history.output_dir, history.model_path = result["output_dir"], result["model_path"]
@@ -260,12 +268,12 @@ class _Batches:
         x, y = _pair(batch, what)
         (x, tokens), (y, _) = _inputs(x, what), _targets(y, self.loss, None, what)
         _need_as_many(x, y, what)
+        if x.dtype == xp.uint8:
+            x = xp.astype(x, xp.float32) / 255
         self.at += 1
         if self.size is not None and (x.shape[1:] != self.x.shape[1:] or y.shape[1:] != self.y.shape[1:] or x.dtype != self.x.dtype
                                       or x.shape[0] != self.size and self.at < self.count):
             raise ValueError(f"{what}: expected samples {self.x.dtype}{self.x.shape} as in the first batch, got {x.dtype}{x.shape}")
-        if x.dtype == xp.uint8:
-            x = xp.astype(x, xp.float32) / 255
         return {"x": x, "y": y, "tokens": tokens}
 
 
@@ -410,10 +418,22 @@ def _weighted(request, weights, outputs):
     request["loss_function"] = weighted_loss
 
 
-def _need_shuffle(shuffle):
-    if shuffle is not True:
-        raise ValueError(f"fit: shuffle: expected True, got {shuffle!r}: each epoch has an order of its own; batches of an iterable, such "
-                         "as a DataLoader, keep theirs")
+# What an optimizer of the program has itself.
+_OF_OPTIMIZER = ("lr", "head_lr", "lr_layer_decay", "lr_scale", "momentum", "nesterov", "weight_decay", "clip_grad_norm", "decay_norm_bias")
+
+
+def _own_optimizer(settings):
+    """The optimizer that the program has made, which the run goes on with; the settings get its name and rate."""
+    own = settings["optimizer"]
+    if not isinstance(own, Optimizer):
+        raise TypeError(f"fit: optimizer: expected a name (\"adamw\"), with lr= beside it, or an optimizer of the module, optim.AdamW(net, lr=1e-3), "
+                        f"got {own!r}")
+    kind = type(own).__name__
+    for name in _OF_OPTIMIZER:
+        if name in settings:
+            raise TypeError(f"fit: {name}: expected none beside optimizer={kind}(...), which has its own, got {settings[name]!r}")
+    settings.update(optimizer=kind.lower(), lr=own.lr)
+    return own._optimizer
 
 
 def _split(x, y, sample_weight, share):
@@ -435,7 +455,6 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     """See Module.fit."""
     if class_weight is not None and not isinstance(class_weight, (str, dict)):
         raise TypeError(f"fit: class_weight: expected \"balanced\", a file of weights or a dict of them by class, got {class_weight!r}")
-    _need_shuffle(shuffle)
     name = loss if isinstance(loss, str) else None
     ranks = _devices.count_of(devices, device, model)
     device = distributed._device("cpu" if ranks else device)
@@ -447,6 +466,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         raise ValueError("fit: input_shape is for images of a folder: expected none, as x has a shape")
     if path:
         _need_none(path, y=y, validation_data=validation_data, sample_weight=sample_weight)
+        if not shuffle:
+            raise ValueError("fit: shuffle=False is for arrays and batches, which keep their order: expected True for a path")
         x, y, tokens, classes = _no_samples(model, input_shape), xp.zeros((0,), dtype=xp.int64), False, None
     elif batches:
         for given, value in {"resume": resume or None, "sample_weight": sample_weight, "class_weight": class_weight,
@@ -467,10 +488,14 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         if validation_data is not None or path:
             raise ValueError("fit: validation_split: expected arrays and no validation_data; for a folder use val_split")
         (x, y, sample_weight), validation_data = _split(x, y, sample_weight, validation_split)
+    _lazy.settle(model, x)
+    if not shuffle and x.dtype == xp.uint8:  # batches in the order of arrays are floats or tokens
+        x = xp.astype(x, xp.float32) / 255
     soft = _are_shares(y, loss, "fit")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
     request["path"] = path
-    request["feeds"] = tokens or (x.dtype == xp.float32 and y.dtype == xp.int32) or soft or batches is not None
+    request["feeds"] = tokens or (x.dtype == xp.float32 and y.dtype == xp.int32) or soft or batches is not None or not shuffle
+    request["shuffle"] = bool(shuffle)
     request["batches"] = batches
     if validation_data is not None:
         if _is_loader(validation_data):
@@ -480,6 +505,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         vy, _ = _targets(vy, name, classes, "fit: validation_data")
         _need_as_many(vx, vy, "fit: validation_data")
         _are_shares(vy, loss, "fit: validation_data")
+        if not shuffle and vx.dtype == xp.uint8:
+            vx = xp.astype(vx, xp.float32) / 255
         if vx.shape[1:] != x.shape[1:]:
             x, vx = _of_two_shapes(model, request, x, vx)
     else:
@@ -487,6 +514,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     request |= {"vx": vx, "vy": vy}
     callbacks = [checked(c) for c in ([callbacks] if isinstance(callbacks, Callback) else callbacks)]
     settings = _fit_settings.checked("fit", settings)
+    if not isinstance(settings.get("optimizer", ""), str):
+        request["optimizer"] = _own_optimizer(settings)
     for c in callbacks:
         for key, value in _fit_settings.checked(type(c).__name__, c.settings()).items():
             value = os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -500,7 +529,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     if judge == "own":
         request["higher_is_better"] = higher
     if isinstance(metric, str) and metric != "auto":
-        settings["metric"] = metric
+        settings["metric"] = known_metric("fit: metric", metric)
     elif judge:
         settings["metric"] = judge
     if (settings.get("early_stop", 0) > 0 or judge) and validation_data is None and not path:
@@ -525,15 +554,12 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         if not output_dir:
             raise ValueError("fit: resume: expected an output_dir, where the run keeps its checkpoints, got none")
         settings["resume"] = "auto" if resume is True else os.fspath(resume)
-    if "optimizer" in settings and not isinstance(settings["optimizer"], str):
-        raise TypeError(f"fit: optimizer: expected a name (\"adamw\"), with lr=, momentum= and weight_decay= beside it, got "
-                        f"{type(settings['optimizer']).__name__}")
-    request["settings"] = {"epochs": epochs, "batch_size": 64 if batch_size is None else batch_size, "device": device, "precision": precision,
-                           "grad_accum": grad_accum, "seed": seed, "output_dir": os.fspath(output_dir), **settings}
+    request["settings"] = {"epochs": epochs, "batch_size": 64 if batch_size is None else batch_size, "device": device,
+                           "precision": precision, "grad_accum": grad_accum, "seed": seed, "output_dir": os.fspath(output_dir), **settings}
     rank = distributed.get_rank()  # the other ranks train alike, and say nothing
     figure = request.get("metric_name", settings.get("metric"))
-    resumed = (os.fspath(output_dir), None if figure == "loss" else figure) if resume else None
-    sink = _Sink(model, [] if rank else callbacks, 0 if rank else verbose, resumed)
+    figure = None if figure in ("loss", "auto") else figure
+    sink = _Sink(model, [] if rank else callbacks, 0 if rank else verbose, figure, os.fspath(output_dir) if resume else None)
     model.__dict__["_task"] = {k: request[k] for k in ("input", "dtype", "loss", "classes", "mean", "std")}
     if callable(loss):
         model.__dict__["_task"]["loss_function"] = loss
@@ -564,7 +590,11 @@ def _trained(model, request, sink, ranks, output_dir):
         stack.enter_context(run_of_trainer())
 
         def train(heard):
-            return _core.fit(model._node(), request, sink if heard else _Sink(model, [], 0))
+            try:
+                return _core.fit(model._node(), request, sink if heard else _Sink(model, [], 0, sink.metric))
+            except Exception as error:
+                _hints.keywords_for_flags(error)
+                raise
 
         result = _devices.run(ranks, output_dir, train) if ranks else train(True)
     if not output_dir:
@@ -583,10 +613,12 @@ def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device
     x, tokens = _inputs(x, "evaluate: x")
     y, classes = _targets(y, loss if isinstance(loss, str) else None, task.get("classes"), "evaluate")
     _need_as_many(x, y, "evaluate")
+    _lazy.settle(model, x)
     soft = _are_shares(y, loss, "evaluate")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
     request["feeds"] = tokens or soft or y.dtype == xp.int32
-    return _core.evaluate(model._node(), request, batch_size, device, precision)
+    figures = _core.evaluate(model._node(), request, batch_size, device, precision)
+    return {request["metric_name"] if name == "metric" else name: value for name, value in figures.items()}
 
 
 @_several.accepted
@@ -597,6 +629,7 @@ def predict(model, x, *, batch_size=256, device="auto", precision="fp32"):
     _need_samples(x.shape, "predict")
     if type(batch_size) is not int or batch_size < 1:
         raise ValueError(f"predict: batch_size: expected a whole number of at least 1, got {batch_size!r}")
+    _lazy.settle(model, x)
     if precision not in _COMPUTE:
         raise ValueError(f"predict: precision: expected one of {', '.join(_COMPUTE)}, got {precision!r}")
     identity, kept = model.__dict__.get("_compiled", (0, {}))
@@ -650,6 +683,7 @@ def save(model, path, *, input_shape=None, loss=None):
     task = {"loss": "cross_entropy", "classes": [], "mean": [], "std": [], **(model.__dict__.get("_task") or {})}
     if input_shape is not None:
         task["input"], task["dtype"] = tuple(input_shape), task.get("dtype", "float32")
+        _lazy.settle(model, xp.zeros((0, *input_shape), dtype=task["dtype"]))
     elif "input" not in task:
         if "_seen" not in model.__dict__:
             raise ValueError("save: expected input_shape, the shape of one sample: the model has seen none so far")

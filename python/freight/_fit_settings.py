@@ -1,7 +1,7 @@
 """Which keywords fit takes of the flags of `freight train`."""
 import inspect
 
-from . import _command_functions, _core
+from . import _command_functions, _core, _hints
 
 _KNOWN = _core.settings()
 # What an alias stands for, and the keywords of the command alone.
@@ -14,6 +14,8 @@ def checked(owner, settings):
     """The settings as a dict of its own. Names of the command that fit lacks, and aliases, are refused with what to use;
     the trainer refuses names that nobody knows."""
     for name, value in settings.items():
+        if name in _hints.FIT and name not in _KNOWN:
+            raise TypeError(f"{owner} has no setting {name!r}: use {_hints.FIT[name]}")
         if name in _ALIASES:
             raise TypeError(f"{owner} has no setting {name!r}: use {_ALIASES[name]}")
         if name in _OF_COMMAND:

@@ -8,7 +8,7 @@ _ANY = slice(None)
 
 
 def _array(x, function):
-    if not isinstance(x, Array):
+    if not isinstance(x, Array) and not hasattr(type(x), "_trained"):  # nn.Parameter, which has the attributes of arrays
         raise TypeError(f"{function}: expected a freight.Array, got {type(x)}: convert it by asarray")
     return x
 
@@ -138,8 +138,10 @@ def roll(x, /, shift, axis=None):
     return x if axes else astype(x, x.dtype)
 
 
-def squeeze(x, /, axis):
-    """x without axes of size 1, a view."""
+def squeeze(x, /, axis=None):
+    """x without these axes, whose size is 1, or without all of size 1; a view."""
+    if axis is None:
+        axis = tuple(a for a, n in enumerate(_array(x, "squeeze").shape) if n == 1)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     axes = {_axis(a, x.ndim) for a in axes}
     for a in axes:

@@ -1,4 +1,6 @@
 """Methods and attributes of freight.Array that are functions of the package, and its text form."""
+import math
+
 from . import _array_api as xp
 from . import _core, _functions, _hints
 from ._core import Array
@@ -11,7 +13,10 @@ def _refuse(function, name, value, instead):
 
 def _needed(function, keywords):
     """The keywords without those that numpy.mean(x) and others hand to methods where the program has given none."""
-    name = function.__name__
+    name, known = function.__name__, function.__code__.co_varnames[1:function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
+    for key in keywords:
+        if key not in known and key not in ("out", "ddof", "dtype"):
+            raise _hints.unknown_argument(f"Array.{name}()", key, known)
     for key, usual, instead in (("out", None, f"freight.{name}(x), which makes a new array"), ("ddof", 0, "correction"),
                                 ("dtype", None, f"freight.{name}(x.astype(dtype))")):
         if key in keywords and not (key == "dtype" and name.startswith("cumulative")):
@@ -41,7 +46,9 @@ def _running(function):
 
 
 def _sum(how):
-    def method(self, axis=None, *, dtype=None, keepdims=False, out=None):
+    def method(self, axis=None, *, dtype=None, keepdims=False, out=None, **others):
+        if others:
+            raise _hints.unknown_argument(f"Array.{method.__name__}()", next(iter(others)), ("axis", "dtype", "keepdims"))
         if out is not None:
             _refuse(method.__name__, "out", out, f"freight.{method.__name__}(x), which makes a new array")
         return _core.reduce(how, self, axis, keepdims, dtype)
@@ -49,7 +56,9 @@ def _sum(how):
 
 
 def _extreme(how):
-    def method(self, axis=None, *, keepdims=False, out=None):
+    def method(self, axis=None, *, keepdims=False, out=None, **others):
+        if others:
+            raise _hints.unknown_argument(f"Array.{method.__name__}()", next(iter(others)), ("axis", "keepdims"))
         if out is not None:
             _refuse(method.__name__, "out", out, f"freight.{method.__name__}(x), which makes a new array")
         return _core.reduce(how, self, axis, keepdims, None)
@@ -120,13 +129,14 @@ def swapaxes(self, axis1, axis2):
 @_method
 def squeeze(self, axis=None):
     """The array without axes of size 1, a view."""
-    return xp.squeeze(self, tuple(a for a, n in enumerate(self.shape) if n == 1) if axis is None else axis)
+    return xp.squeeze(self, axis)
 
 
 @_method
-def flatten(self):
-    """The elements in row-major order, a copy."""
-    return _core.reshape(self, (-1,), True)
+def flatten(self, start_dim=0, end_dim=-1):
+    """The elements in row-major order, a copy; with start_dim the axes from there to end_dim joined, as PyTorch does."""
+    first, last = xp._axis(start_dim, self.ndim or 1), xp._axis(end_dim, self.ndim or 1)
+    return _core.reshape(self, (*self.shape[:first], math.prod(self.shape[first:last + 1]), *self.shape[last + 1:]), True)
 
 
 @_method
@@ -176,6 +186,11 @@ def conj(self):
 def argsort(self, axis=-1, descending=False, stable=True):
     """int64: the indices that sort the array along an axis."""
     return xp.argsort(self, axis=axis, descending=descending, stable=stable)
+
+
+@_method
+def __round__(self, ndigits=None):
+    return self.item().__round__(ndigits) if self.ndim == 0 else self.round(ndigits or 0)
 
 
 @_method
@@ -246,7 +261,23 @@ def __array__(self, dtype=None, copy=None):
     return y.copy() if copy else y
 
 
-Array.__array_ufunc__ = None  # numpy_array * x is Freight's, or an error
+_UFUNCS = {"absolute": "abs", "arctan2": "atan2", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh",
+           "arctanh": "atanh", "power": "pow", "float_power": "pow", "true_divide": "divide", "mod": "remainder", "invert": "bitwise_invert",
+           "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift", "conjugate": "conj", "rint": "round"}
+
+
+@_method
+def __array_ufunc__(self, ufunc, method, *inputs, out=None, **keywords):
+    """NumPy's elementwise functions are Freight's of the same meaning: numpy.exp(x), numpy_array * x."""
+    import numpy
+    name = _UFUNCS.get(ufunc.__name__, ufunc.__name__)
+    function = getattr(_functions, name, xp.matmul if name == "matmul" else None)
+    if method != "__call__" or keywords or function is None:
+        raise TypeError(f"numpy.{ufunc.__name__}{'' if method == '__call__' else '.' + method}: expected arrays alone, and a function that freight "
+                        "has: numpy.asarray(x) is the same memory for NumPy")
+    if out is None:
+        return function(*(i if isinstance(i, (bool, int, float, complex)) else xp.asarray(i) for i in inputs))
+    return ufunc(*map(numpy.asarray, inputs), out=out)  # numpy_array += x
 
 
 @_method

@@ -5,6 +5,7 @@ Python is called by its node. Nodes are made when they are needed, and anew wher
 """
 import contextlib
 import threading
+import weakref
 
 from . import _array_api as xp
 from . import _core, _display, _hints
@@ -15,9 +16,11 @@ from ._transforms import _as_leaves, _flatten, _unflatten
 
 class _Calls(threading.local):
     depth = 0  # modules that are being called
+    making = False  # whether they are called for the shapes that lazy layers take
 
 
 _calls = _Calls()
+_unmade: weakref.WeakSet = weakref.WeakSet()  # layers whose number of inputs is not known yet: _lazy.py
 _changes = [0]  # of the structure of modules: nodes that were looked up before may be out of date
 
 
@@ -73,7 +76,10 @@ class Module:
             else:
                 own["_held"][name].value = value
         else:
-            if own.get("_modules", {}).pop(name, None) is not None or own.get("_held", {}).pop(name, None) is not None:
+            parts = [of_kind for of_kind in (own.get("_modules", {}), own.get("_held", {})) if name in of_kind]
+            for of_kind in parts:
+                del of_kind[name]
+            if parts:
                 _changed(self)
             object.__setattr__(self, name, value)
 
@@ -99,29 +105,37 @@ class Module:
         return [*super().__dir__(), *self._modules, *self._held]
 
     def add_module(self, name, module):
+        """Makes a module a part of this one: `self.NAME = module`."""
         setattr(self, name, module)
 
     def register_parameter(self, name, parameter):
+        """Makes an nn.Parameter a part of this module: `self.NAME = parameter`; None for none."""
         setattr(self, name, parameter)
 
     def register_buffer(self, name, data):
+        """Keeps an array that is not trained with the module, in state_dict and files: `self.NAME = nn.Buffer(data)`; None for none."""
         setattr(self, name, data if data is None else Buffer(data))
 
     def children(self):
+        """The modules that are direct parts of this one."""
         return iter(self._modules.values())
 
     def named_children(self):
+        """(name, module) of the direct parts."""
         return iter(self._modules.items())
 
     def named_modules(self, prefix=""):
+        """(path, module) of this module and all below; its own path is ""."""
         yield prefix, self
         for name, child in self._modules.items():
             yield from child.named_modules(f"{prefix}.{name}" if prefix else name)
 
     def modules(self):
+        """This module and all below."""
         return (module for _, module in self.named_modules())
 
     def get_submodule(self, path):
+        """The module at a path such as "layer1.0.conv1"; "" is this one."""
         module = self
         for name in filter(None, path.split(".")):
             if name not in module._modules:
@@ -130,6 +144,7 @@ class Module:
         return module
 
     def apply(self, function):
+        """Calls the function with each module, the innermost first, and returns the module: `net.apply(init)`."""
         for module in [*self.modules()][::-1]:
             function(module)
         return self
@@ -165,6 +180,7 @@ class Module:
     # Calls.
 
     def forward(self, *arguments, **keywords):
+        """What the module computes; a class of your own defines it. Called by `module(x)`."""
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
     def _run(self, node, arguments, keywords):
@@ -176,6 +192,10 @@ class Module:
         return xp.astype(x, xp.float32) if is_double and self._node().state() else x
 
     def __call__(self, *arguments, **keywords):
+        if _unmade and self._is_unmade():
+            from . import _lazy
+
+            _lazy.make(self, [_as_leaves(a) for a in arguments], keywords)
         node = self._node()
         if _calls.depth:
             return self._run(node, arguments, keywords)
@@ -195,10 +215,18 @@ class Module:
         structure = _flatten(result, leaves)
         return _unflatten(structure, iter([_core.to_host(x) if x.device == "cpu" else x for x in leaves]))
 
+    def _is_unmade(self):
+        return any(m in _unmade for m in self.modules())
+
+    def _make_lazy(self, arguments, keywords):
+        """Calls forward for the shapes that lazy layers below take; no node can be made before."""
+        self.forward(*arguments, **keywords)
+
     # Training or evaluation.
 
     @property
     def training(self):
+        """Whether the module is in training mode, which train() and eval() set."""
         return self._node().training
 
     def train(self, mode=True):
@@ -207,6 +235,7 @@ class Module:
         return self
 
     def eval(self):
+        """Evaluation mode for this module and all below: no dropout, BatchNorm by its running statistics."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad=True):
@@ -234,15 +263,19 @@ class Module:
         return self._all_parameters()
 
     def parameters(self):
+        """The parameters of this module and all below, each once, those that are frozen among them."""
         return (p for _, p in self._all_parameters())
 
     def named_buffers(self):
+        """(name, buffer) of all below: arrays that are saved and not trained, such as running statistics."""
         return ((name, Buffer._of(v)) for name, v, trained in self._node().state() if not trained)
 
     def buffers(self):
+        """The buffers of this module and all below."""
         return (b for _, b in self.named_buffers())
 
     def get_parameter(self, path):
+        """The parameter at a path such as "fc.weight"."""
         found = dict(self._all_parameters())
         if path not in found:
             raise AttributeError(f"{type(self).__name__} has no parameter {path!r}: it has {', '.join(found)}")
@@ -271,6 +304,9 @@ class Module:
     def summary(self, input_shape=None, dtype=xp.float32):
         """The layers as a table, as text: with the shape of one sample also output shapes and work."""
         if input_shape is not None:
+            from . import _lazy
+
+            _lazy.settle(self, xp.zeros((0, *input_shape), dtype=dtype))
             return _core.model_summary(self._node(), {"name": type(self).__name__, "input": tuple(input_shape), "dtype": dtype,
                                                       "loss": "mse"})
         return _display.layers_text(self)
@@ -326,6 +362,7 @@ class Module:
     # Python's protocols.
 
     def extra_repr(self):
+        """What repr shows between the parentheses; a class of your own may define it."""
         return ""
 
     def __repr__(self):
@@ -337,7 +374,7 @@ class Module:
 
     def __getstate__(self):
         return {**{k: v for k, v in self.__dict__.items()
-                   if k not in ("_cached", "_compiled") and not getattr(v, "_of_a_run", False)}, "training": self._built().training}
+                   if k not in ("_cached", "_compiled") and not getattr(v, "_of_a_run", False)}, "training": self._is_unmade() or self._built().training}
 
     def __setstate__(self, state):
         training = state.pop("training")
@@ -420,6 +457,9 @@ class Layer(Module):
 
     def forward(self, *arguments, **keywords):
         return self(*arguments, **keywords)
+
+    def _make_lazy(self, arguments, keywords):
+        raise TypeError(f"{self._type}: its parts cannot be lazy layers: expected layers that are given the number of their inputs")
 
     def __getattr__(self, name):
         if name[:1] != "_":

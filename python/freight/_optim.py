@@ -1,11 +1,18 @@
 """Optimizers over those of the library; freight.optim has one class for each. Schedules of learning rates."""
 import math
+import struct
 
 from . import _core, _hints, distributed
 from ._core import Array
 from ._module import Module
 from ._parameter import Parameter, recording
 from ._transforms import _flatten
+
+
+def _shortest(rate):
+    """The number of the fewest digits that is this one in f32, as which rates are kept: 0.02, and not 0.019999999552965164."""
+    texts = (f"{rate:.{digits}g}" for digits in range(1, 9))
+    return next((float(t) for t in texts if struct.unpack("f", struct.pack("f", float(t)))[0] == rate), rate)
 
 
 class Optimizer:
@@ -72,7 +79,7 @@ class Optimizer:
     @property
     def lr(self):
         """The learning rate, which may be set between steps; groups with a rate of their own keep its ratio."""
-        return self._optimizer.lr
+        return _shortest(self._optimizer.lr)
 
     @lr.setter
     def lr(self, lr):
@@ -82,13 +89,14 @@ class Optimizer:
         """The rate of a group; sets it where one is given."""
         if lr is not None:
             self._optimizer.set_group_lr(name, float(lr))
-        return self._optimizer.group_lr(name)
+        return _shortest(self._optimizer.group_lr(name))
 
     def state_dict(self):
         """Copies of moments, step counts and rates. With them, and the weights, training continues bitwise as if never interrupted."""
         return self._optimizer.state()
 
     def load_state_dict(self, state_dict):
+        """Takes what state_dict gave, of an optimizer of the same parameters."""
         self._optimizer.load_state({k: v for k, v in state_dict.items() if isinstance(v, Array)})
 
 
@@ -109,6 +117,7 @@ class Schedule:
 
 
 def constant(lr):
+    """The same rate in every step."""
     return Schedule(_core.schedule("constant", [lr], []).at)
 
 

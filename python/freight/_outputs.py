@@ -1,7 +1,7 @@
 """Losses and metrics of a program get what forward returned, also where that is several arrays: the trainer has the first."""
 import functools
 
-from ._module import Layer, Module
+from ._containers import OF_LIBRARY
 
 
 class Returned:
@@ -35,7 +35,7 @@ def kept(function):
 
     @functools.wraps(function)
     def call(model, *arguments, **settings):
-        if type(model).forward in (Module.forward, Layer.forward):  # of layers and chains of them
+        if type(model).forward in OF_LIBRARY:  # of layers and chains of them
             return function(model, *arguments, **settings)
         before = {k: v for k, v in model.__dict__.items() if k == "forward"}
         model.__dict__["forward"] = Returned(model.forward)

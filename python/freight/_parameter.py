@@ -57,6 +57,7 @@ class Parameter:
 
     @property
     def requires_grad(self):
+        """Whether it is trained; False freezes it."""
         return self._variable.trainable
 
     @requires_grad.setter
@@ -65,22 +66,37 @@ class Parameter:
 
     @property
     def name(self):
+        """The path in the module: "fc.weight"."""
         return self._variable.name
 
     @property
     def shape(self):
+        """The sizes of the axes, a tuple."""
         return self._variable.shape
 
     @property
     def dtype(self):
+        """The type of the elements."""
         return self._variable.dtype
 
     @property
     def device(self):
+        """Where the elements are: "cpu", "cuda:0"."""
         return self._variable.device
 
     def numel(self):
+        """The number of elements."""
         return math.prod(self.shape)
+
+    @property
+    def _kept_value(self):
+        """The value for the extension's functions of arrays, which borrow it."""
+        self.__dict__["_borrowed"] = self.value
+        return self.__dict__["_borrowed"]
+
+    @property
+    def _on_host(self):
+        return not recording()
 
     def __getattr__(self, name):
         if name.startswith("_"):
@@ -103,6 +119,45 @@ class Parameter:
         return _restored, (type(self), Saved.of(self._variable), self.requires_grad)
 
 
+def _operators():
+    """Operators compute with the value; those that assign (p -= rate * g, p[0] = 1) set it."""
+    def of_value(name):
+        def method(self):
+            return getattr(self.value, name)()
+        return method
+
+    def with_other(name):
+        def method(self, other):
+            return getattr(self.value, name)(other)
+        return method
+
+    def assigning(name):
+        def method(self, other):
+            self.value = getattr(self.value, name)(other)
+            return self
+        return method
+
+    def setitem(self, key, x):
+        value = self.value
+        value[key] = x
+        self.value = value
+
+    arithmetic = "add sub mul truediv floordiv mod pow matmul".split()
+    for name in arithmetic:
+        yield f"__{name}__", with_other(f"__{name}__")
+        yield f"__r{name}__", with_other(f"__r{name}__")
+        yield f"__i{name}__", assigning(f"__{name}__")
+    for name in "lt le gt ge eq ne getitem contains".split():
+        yield f"__{name}__", with_other(f"__{name}__")
+    for name in "neg pos abs len iter bool float int complex".split():
+        yield f"__{name}__", of_value(f"__{name}__")
+    yield "__setitem__", setitem
+
+
+for _name, _method in _operators():
+    setattr(Parameter, _name, _method)
+
+
 class Buffer(Parameter):
     """An array of a module that is saved with it and not trained: `self.mean = nn.Buffer(freight.zeros(3))`."""
 
@@ -121,6 +176,12 @@ def given(variable):
     key = id(x)
     _given[key] = weakref.ref(x, lambda _: _given.pop(key, None)), variable
     return x
+
+
+def origin(x):
+    """The parameter whose value an attribute of a module has given as x; None for other arrays."""
+    _, variable = _given.get(id(x), (None, None))
+    return None if variable is None else Parameter._of(variable)
 
 
 def tied(variable, value):

@@ -7,7 +7,8 @@ import weakref
 
 from . import _array_api as xp
 from . import _core
-from ._module import Layer, Module
+from ._containers import OF_LIBRARY
+from ._module import Module
 
 _LARGEST = 1 << 24  # up to it f32 has all integers
 _made: weakref.WeakKeyDictionary[Module, tuple] = weakref.WeakKeyDictionary()  # modules -> (layout, Joined)
@@ -45,7 +46,7 @@ def original(model):
 
 def _takes(model):
     """(number of inputs that forward needs, that it takes at most)"""
-    if type(model).forward in (Module.forward, Layer.forward):  # of layers and chains of them
+    if type(model).forward in OF_LIBRARY:
         return 1, 1
     parameters = inspect.signature(model.forward).parameters.values()
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):

@@ -167,7 +167,13 @@ def jit(function=None, *, device="", deterministic=False):
 
 
 class Plan:
-    """The plan of a compiled function: bytes of its arena, arithmetic, bytes moved, and its steps."""
+    """The plan of a compiled function, of freight.plan(function, ...) or function.plan(...).
+
+    steps: a list of the kernels in their order, as text.
+    arena_bytes: the memory of intermediate results.
+    flops, bytes: the arithmetic of a call, and the bytes that it moves.
+    text: the plan as `freight profile --plan` prints it, with layouts and addresses.
+    """
 
     def __init__(self, found):
         self.text = found["text"]
@@ -207,6 +213,24 @@ def _settled(x):
     return _core.to_host(x) if x.device == "cpu" else x
 
 
+def _has_module(value):
+    if isinstance(value, (list, tuple, dict)):
+        return any(_has_module(v) for v in (value.values() if isinstance(value, dict) else value))
+    return hasattr(value, "_trained_values")
+
+
+def _values_of(value):
+    """Modules, nested in tuples, lists and dicts, as dicts of their parameters by name."""
+    if isinstance(value, dict):
+        return {k: _values_of(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [_values_of(v) for v in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if isinstance(value, Array):
+        raise TypeError("grad: expected modules and arrays as separate arguments, got both in one: argnums=(0, 1) has gradients of two")
+    return value._trained_values() if hasattr(value, "_trained_values") else value
+
+
 def _need_elements(function, arguments, keywords):
     """Refuses a batch without samples, whose loss is the mean of nothing: a step with its gradients would make all weights NaN."""
     for place, x in [*enumerate(arguments), *keywords.items()]:
@@ -223,16 +247,16 @@ def value_and_grad(function, argnums=0, has_aux=False):
 
     @functools.wraps(function)
     def wrapped(*arguments, **keywords):
-        arguments = [_as_leaves(a) for a in arguments]
+        arguments = [asarray(a) if type(a) is float and i in numbers else _as_leaves(a) for i, a in enumerate(arguments)]
         leaves, structures, counts, modules = [], [], [], []
         for n in numbers:
             if not -len(arguments) <= n < len(arguments):
                 named = f" and the keywords {', '.join(keywords)}" if keywords else ""
                 raise TypeError(f"grad: argnums: expected a positional argument {n}, got {len(arguments)} positional arguments{named}")
             before = len(leaves)
-            if hasattr(arguments[n], "_trained_values"):  # a module, which the function gets as it is
+            if _has_module(arguments[n]):  # modules, which the function gets as they are
                 modules.append(n)
-                structures.append(_flatten(arguments[n]._trained_values(), leaves))
+                structures.append(_flatten(_values_of(arguments[n]), leaves))
             else:
                 structures.append(_flatten(arguments[n], leaves))
             counts.append(len(leaves) - before)
@@ -261,7 +285,7 @@ def value_and_grad(function, argnums=0, has_aux=False):
             at = 0
             for n, count in zip(numbers, counts):
                 if n in modules:  # read anew: what the function has evaluated ended the recording in which they were read before
-                    traced[at:at + count] = arguments[n]._trained_values().values()
+                    traced[at:at + count] = _leaves_of(_values_of(arguments[n]))
                 at += count
             found = _core.gradients(loss, traced, True)
         finally:

@@ -5,6 +5,8 @@ from ._linalg import (LinAlgError, cholesky, cond, cross, det, diagonal, eig, ei
                       matrix_norm, matrix_power, matrix_rank, matrix_transpose, norm, outer, pinv, qr, slogdet, solve, svd,
                       svdvals, tensordot, trace, vecdot, vector_norm)
 
+_hints.explained(globals(), __name__)
+
 
 def __getattr__(name):
     import freight

@@ -1,7 +1,8 @@
-"""The networks that `freight train --model` knows by name, as modules with new weights."""
+"""The networks that `freight train --model` knows by name, as modules with new weights; show is `freight models show`."""
 from collections.abc import Sequence
 
 from . import _core, _fit
+from ._command_functions import models_show as show  # noqa: F401
 from .nn import Module
 
 

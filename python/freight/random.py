@@ -4,8 +4,9 @@ The same seed gives the same numbers on every device and for any number of threa
 draws by a key change no state, so that they give the same numbers again, in jit too.
 """
 from . import _array_api as xp
-from . import _core
+from . import _core, _hints
 from ._array_api import asarray, astype, float32
+from ._functions import log
 
 
 def seed(value):
@@ -27,6 +28,13 @@ def _shape(shape):
     return (shape,) if isinstance(shape, int) else tuple(shape)
 
 
+def _numbers(function, **given):
+    """Refuses a shape where a number is expected: NumPy has it behind the numbers."""
+    for name, value in given.items():
+        if isinstance(value, (tuple, list)):
+            raise TypeError(f"{function}: expected the shape first, {function}({tuple(value)}, ...), got {name}={value!r}")
+
+
 def _drawn(is_uniform, shape, key):
     if key is not None and (not isinstance(key, _core.Array) or key.dtype != xp.int64 or key.shape != (2,)):
         raise TypeError(f"random: a key is two int64 numbers, made by freight.random.key(seed): got {key!r}")
@@ -35,11 +43,13 @@ def _drawn(is_uniform, shape, key):
 
 def uniform(shape=(), low=0.0, high=1.0, *, dtype=float32, key=None):
     """Numbers in [low, high)."""
+    _numbers("uniform", low=low, high=high)
     return astype(_drawn(True, _shape(shape), key) * (high - low) + low, dtype, copy=False)
 
 
 def normal(shape=(), mean=0.0, std=1.0, *, dtype=float32, key=None):
     """Normally distributed numbers."""
+    _numbers("normal", mean=mean, std=std)
     return astype(_drawn(False, _shape(shape), key) * std + mean, dtype, copy=False)
 
 
@@ -65,10 +75,17 @@ def permutation(n, *, key=None):
     return xp.argsort(_drawn(True, (n,), key), stable=True)
 
 
-def choice(n, shape=(), *, replace=True, key=None):
-    """Elements of 0, ..., n - 1, or of an array's rows, drawn at random."""
+def choice(n, shape=(), *, replace=True, p=None, key=None):
+    """Elements of 0, ..., n - 1, or of an array's rows, drawn at random; p: the probability of each, whose sum is 1."""
     if isinstance(n, _core.Array):
-        return xp.take(n, choice(n.shape[0], shape, replace=replace, key=key), axis=0)
+        return xp.take(n, choice(n.shape[0], shape, replace=replace, p=p, key=key), axis=0)
+    if p is not None:
+        p = asarray(p)
+        if p.shape != (n,):
+            raise ValueError(f"choice: p: expected a probability for each of {n}, got shape {p.shape}")
+        if replace:
+            below = xp.cumulative_sum(p)
+            return xp.minimum(xp.searchsorted(below, _drawn(True, _shape(shape), key) * below[-1], side="right"), n - 1)
     if replace:
         return randint(0, n, shape, key=key)
     count = 1
@@ -76,4 +93,14 @@ def choice(n, shape=(), *, replace=True, key=None):
         count *= s
     if count > n:
         raise ValueError(f"choice: cannot draw {count} of {n} without replacement")
-    return xp.reshape(permutation(n, key=key)[:count], _shape(shape))
+    if p is None:
+        return xp.reshape(permutation(n, key=key)[:count], _shape(shape))
+    times = -log(_drawn(True, (n,), key)) / p  # of exponential waits with these rates, which end in the order of such draws
+    return xp.reshape(xp.argsort(times)[:count], _shape(shape))
+
+
+_hints.explained(globals(), __name__)
+
+
+def __getattr__(name):
+    raise _hints.missing("module 'freight.random'", name, _hints.RANDOM)

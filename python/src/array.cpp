@@ -50,11 +50,10 @@ PyArray* array_or_null(nb::handle h) {
 }
 
 PyArray& array_of(nb::handle h, const char* function) {
-  PyArray* a = array_or_null(h);
-  if (!a)
-    raise<TypeError>(function, ": expected a freight.Array, got ", nb::str(h.type()).c_str(),
-                     ": convert it by asarray");
-  return *a;
+  if (PyArray* a = array_or_null(h)) return *a;
+  if (nb::hasattr(h, "_kept_value"))
+    return array_of(h.attr("_kept_value"), function);  // of a parameter, which keeps it
+  raise<TypeError>(function, ": expected a freight.Array, got ", nb::str(h.type()).c_str(), ": convert it by asarray");
 }
 
 nb::object converted(nb::handle h) { return nb::module_::import_("freight").attr("asarray")(h); }

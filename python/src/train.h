@@ -7,6 +7,7 @@
 
 #include "array.h"
 #include "freight/nn/module.h"
+#include "freight/optim/optimizer.h"
 #include "freight/trace/variable.h"
 
 namespace freight::python {
@@ -26,6 +27,9 @@ nn::Module& module_of(nb::handle node);
 std::vector<Tensor> tensors_of(nb::handle list, const char* function);
 // One array, or a tuple of those that are defined.
 nb::object wrap_results(std::vector<Tensor> results);
+
+// The library's optimizer of a freight._core.Optimizer.
+std::shared_ptr<optim::Optimizer> optimizer_of(nb::handle h);
 
 void bind_modules(nb::module_& m);
 void bind_optimizers(nb::module_& m);

@@ -58,7 +58,7 @@ OptimizerType optimizer_type(const char* name, const char* doc, const std::vecto
 }
 
 const std::vector<OptimizerType>& optimizer_types() {
-  using optim::AdamOptions, optim::LionOptions, optim::MuonOptions, optim::SGDOptions;
+  using optim::AdamOptions, optim::LionOptions, optim::MuonOptions, optim::RMSpropOptions, optim::SGDOptions;
   const std::vector<Member<AdamOptions>> adam = {
       {"beta1", &AdamOptions::beta1}, {"beta2", &AdamOptions::beta2}, {"eps", &AdamOptions::eps}};
   AdamOptions decoupled;
@@ -73,6 +73,12 @@ const std::vector<OptimizerType>& optimizer_types() {
                                    decoupled),
       optimizer_type<optim::Lion, LionOptions>("Lion", "Chen et al. 2023: steps of one size; decoupled weight decay",
                                                {{"beta1", &LionOptions::beta1}, {"beta2", &LionOptions::beta2}}),
+      optimizer_type<optim::RMSprop, RMSpropOptions>(
+          "RMSprop", "Tieleman and Hinton 2012: gradients divided by the root of their mean square",
+          {{"alpha", &RMSpropOptions::alpha},
+           {"eps", &RMSpropOptions::eps},
+           {"momentum", &RMSpropOptions::momentum},
+           {"centered", &RMSpropOptions::centered}}),
       optimizer_type<optim::Muon, MuonOptions>(
           "Muon", "Jordan et al. 2024: orthogonalized momentum for matrices, AdamW for the rest",
           {{"momentum", &MuonOptions::momentum},
@@ -120,6 +126,8 @@ struct PySchedule {
 };
 
 }  // namespace
+
+std::shared_ptr<optim::Optimizer> optimizer_of(nb::handle h) { return nb::cast<const PyOptimizer&>(h).optimizer; }
 
 void bind_optimizers(nb::module_& m) {
   using optim::Schedule;

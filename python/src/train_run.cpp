@@ -227,10 +227,10 @@ train::Feeds feeds_of(const nb::dict& d, int64_t seed) {
   feeds.name = nb::cast<std::string>(d["data_name"]);
   feeds.classes = list_in<std::string>(d, "classes");
   feeds.fingerprint = data::hash_of(y.raw(), y.bytes(), data::hash_of(x.raw(), x.bytes(), 0));
-  feeds.train = [x, y, seed](int64_t batch) {
+  feeds.train = [x, y, seed, shuffle = nb::cast<bool>(d["shuffle"])](int64_t batch) {
     return std::make_unique<ArrayFeed>(x, y,
                                        data::LoaderOptions{.batch_size = batch,
-                                                           .shuffle = true,
+                                                           .shuffle = shuffle,
                                                            .seed = static_cast<uint64_t>(seed),
                                                            .drop_last = x.shape()[0] >= batch,
                                                            .workers = 0});
@@ -296,7 +296,7 @@ class PyObserver : public train::Observer {
       d["steps"] = r.steps;
       tell([&] { take(sink_.attr("step")(d)); });
     }
-    return {.stop = stop_ || error_, .lr = std::exchange(lr_, std::nullopt)};
+    return asked();
   }
   void on_checkpoint(const models::Model&) override {
     if (averages_) kept_ = nn::values_of(net_.state_dict());
@@ -309,10 +309,8 @@ class PyObserver : public train::Observer {
     d["best"] = e.best;
     if (e.test) d["validation"] = figures_of(*e.test);
     tell([&] { take(sink_.attr("epoch")(d)); });
-    // The epoch's checkpoint is there. Several ranks end together.
-    if (error_ && !current_ranks()) throw Raised("a callback raised an exception");
   }
-  bool ends_with_epoch() override { return stop_ || error_; }
+  train::AfterStep after_epoch() override { return asked(); }
   void on_evaluation_progress(int64_t, int64_t) override { poll(); }
 
   // To be called with the interpreter's lock, after the run.
@@ -338,6 +336,7 @@ class PyObserver : public train::Observer {
     if (r.metric) d["metric"] = *r.metric;
     return d;
   }
+  train::AfterStep asked() { return {.stop = stop_ || error_, .lr = std::exchange(lr_, std::nullopt)}; }
   // A callback's answer: None, True to stop, or a learning rate.
   void take(const nb::object& answer) {
     if (answer.ptr() == Py_True) stop_ = true;
@@ -423,6 +422,7 @@ nb::dict fit(const PyNode& node, const nb::dict& request, nb::handle sink) {
   options.ranks = current_ranks();
   options.own.model = model_of(node, request);
   config.model = options.own.model->name;
+  if (const auto optimizer = given(request, "optimizer")) options.own.optimizer = optimizer_of(*optimizer);
   if (nb::cast<bool>(request["feeds"])) {
     options.own.feeds = feeds_of(request, config.seed);
   } else if (const auto path = given(request, "path")) {
@@ -580,6 +580,7 @@ void bind_runs(nb::module_& m) {
   m.def("create_model", create);
   m.def("model_names", model_names);
   m.def("higher_is_better", metrics::higher_is_better);
+  m.def("metric_names", metrics::metric_names);
   m.def("hold_termination", signals::hold_termination);
   m.def("release_termination", signals::release_termination);
   m.def("load_weights", [](const PyNode& node, const std::string& path) { store::load_weights(*node.module, path); });

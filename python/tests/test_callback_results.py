@@ -82,10 +82,25 @@ def test_a_run_that_was_ended_by_a_callback_is_resumed_bitwise(tmp_path, setting
 @pytest.mark.parametrize("rate", [0.5, np.float32(0.5), np.float64(0.5), np.asarray(0.5), fr.asarray(0.5)], ids=repr)
 def test_a_number_is_the_learning_rate(rate):
     rates = fitted(lambda epoch: rate if epoch == 1 else None)[1].rates
-    assert rates[:4] == [pytest.approx(0.1)] * 4 and rates[5:] == [pytest.approx(0.5)] * 11
+    assert rates[:4] == [pytest.approx(0.1)] * 4 and rates[4:] == [pytest.approx(0.5)] * 12
     heard = Returns(lambda epoch: None)
     made().fit(X, Y, epochs=1, batch_size=80, lr=0.1, verbose=0, callbacks=[Steps(1), heard])
     assert heard.rates[2:] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("settings", [{}, {"shards": 4}, {"shards": 4, "devices": 2}], ids=str)
+def test_the_rate_of_an_epoch_is_in_the_checkpoint_before_it(tmp_path, settings):
+    class Killed(callbacks.Callback):
+        def on_train_batch_end(self, batch, logs):
+            if logs["epoch"] == 3:
+                raise KeyError("within the epoch")
+
+    rate = {1: 0.3, 2: 0.02, 3: 0.2}.get
+    whole = fitted(rate, output_dir=tmp_path / "whole", **settings)[0]
+    with pytest.raises(KeyError):
+        made().fit(X, Y, epochs=4, batch_size=80, lr=0.1, verbose=0, callbacks=[Returns(rate), Killed()], output_dir=tmp_path / "run", **settings)
+    rest, heard, _ = fitted(rate, net=made(seed=5), output_dir=tmp_path / "run", resume=True, **settings)
+    assert heard.ends == [3, 4] and weights(rest) == weights(whole)
 
 
 @pytest.mark.parametrize("answer, kind, message", [

@@ -4,7 +4,7 @@ import pytest
 import test_fit as t
 
 import freight as fr
-from freight import callbacks
+from freight import callbacks, nn
 
 NOISY = {"validation_data": (t.X[:60], np.where(np.arange(60) % 3 == 0, (t.Y[:60] + 1) % 3, t.Y[:60])), "epochs": 8, "lr": 0.4}
 
@@ -25,7 +25,7 @@ def checked(tmp_path, monitor, figure, best, **settings):
 
 
 @pytest.mark.parametrize("monitor, figure, best", [("val_loss", "val_loss", min), ("val_accuracy", "val_accuracy", max),
-                                                   ("val_log_loss", "val_metric", min), ("val_macro_f1", "val_metric", max)])
+                                                   ("val_log_loss", "val_log_loss", min), ("val_macro_f1", "val_macro_f1", max)])
 def test_a_checkpoint_keeps_the_best_by_its_monitor(tmp_path, monitor, figure, best):
     history, kept = checked(tmp_path, monitor, figure, best)
     again, same = checked(tmp_path / "mode", monitor, figure, best, mode="min" if best is min else "max")
@@ -35,15 +35,15 @@ def test_a_checkpoint_keeps_the_best_by_its_monitor(tmp_path, monitor, figure, b
 def test_the_direction_of_a_function_is_its_attribute_or_the_mode(tmp_path):
     with pytest.raises(ValueError, match='Checkpoint: mode: expected "min" or "max" for val_metric, a function without an attribute higher_is_better'):
         checked(tmp_path, "val_metric", "val_metric", min, metric=worst)
-    lowest, first = checked(tmp_path / "min", "val_worst", "val_metric", min, metric=worst, mode="min")
-    highest, second = checked(tmp_path / "max", "val_metric", "val_metric", max, metric=worst, mode="max")
+    lowest, first = checked(tmp_path / "min", "val_worst", "val_worst", min, metric=worst, mode="min")
+    highest, second = checked(tmp_path / "max", "val_metric", "val_worst", max, metric=worst, mode="max")
     assert lowest.history == highest.history and lowest.best_epoch != highest.best_epoch and first != second
 
     def named(outputs, targets):
         return worst(outputs, targets)
 
     named.higher_is_better = False
-    assert checked(tmp_path / "named", "val_metric", "val_metric", min, metric=named)[1] == first
+    assert checked(tmp_path / "named", "val_metric", "val_named", min, metric=named)[1] == first
     assert checked(tmp_path / "loss", "val_loss", "val_loss", min, metric=worst)[0].history == lowest.history
     with pytest.raises(ValueError, match='mode: val_metric is better the lower it is: expected "min" or "auto", got .max.'):
         checked(tmp_path, "val_metric", "val_metric", max, metric=named, mode="max")
@@ -51,11 +51,29 @@ def test_the_direction_of_a_function_is_its_attribute_or_the_mode(tmp_path):
 
 def test_early_stopping_takes_the_same_names():
     history = t.fit(t.made(), **{**NOISY, "epochs": 40}, metric=worst, callbacks=callbacks.EarlyStopping("val_worst", patience=2, mode="min"))
-    values = history.history["val_metric"]
+    values = history.history["val_worst"]
     assert history.ended == "early" and history.best_epoch == values.index(min(values)) + 1 == len(values) - 2
     history = t.fit(t.made(), **{**NOISY, "epochs": 40}, metric=worst, callbacks=callbacks.EarlyStopping("val_loss", patience=2))
     values = history.history["val_loss"]
     assert history.ended == "early" and history.best_epoch == values.index(min(values)) + 1
+
+
+def test_accuracy_is_watched_beside_a_loss_of_the_program(tmp_path):
+    loss = nn.CrossEntropyLoss(label_smoothing=0.1)
+    history = checked(tmp_path, "val_accuracy", "val_accuracy", max, loss=loss)[0]
+    assert list(history.history) == ["loss", "accuracy", "val_loss", "val_accuracy", "lr"]
+    early = t.fit(t.made(), callbacks=callbacks.EarlyStopping("val_accuracy", patience=2), loss=loss, **{**NOISY, "epochs": 40})
+    values = early.history["val_accuracy"]
+    assert early.best_epoch == values.index(max(values)) + 1 == len(values) - 2
+    with pytest.raises(ValueError, match="objective of its own"):
+        t.fit(t.made(), callbacks=callbacks.EarlyStopping("val_macro_f1"), loss=loss, **NOISY)
+
+
+def test_figures_have_their_names_once():
+    history = t.fit(t.made(), callbacks=callbacks.EarlyStopping("val_accuracy"), **NOISY)
+    assert list(history.history) == ["loss", "accuracy", "val_loss", "val_accuracy", "lr"]
+    history = t.fit(t.made(), metric="macro_f1", **NOISY)
+    assert list(history.history) == ["loss", "accuracy", "val_loss", "val_accuracy", "val_macro_f1", "lr"]
 
 
 @pytest.mark.parametrize("monitor", ["val_loss", "val_accuracy"])
@@ -73,7 +91,7 @@ def test_a_resumed_run_knows_the_best_of_all_epochs(tmp_path, monitor):
     whole = trained("whole")
     with pytest.raises(KeyError):
         trained("part", Stop())
-    with pytest.raises(ValueError, match="--metric: cannot change when a run resumes"):
+    with pytest.raises(ValueError, match="metric: cannot change when a run resumes"):
         trained("part", resume=True, monitor="val_log_loss")
     rest = trained("part", seed=3, resume=True)
     assert rest[1] == whole[1] and rest[0].best_epoch == whole[0].best_epoch and rest[0].epoch == whole[0].epoch
@@ -94,7 +112,10 @@ BAD = [
     ({"monitor": "accuracy"}, {}, 'Checkpoint: monitor: expected "val_loss", "val_accuracy"'),
     ({"monitor": "val_loss", "mode": "maximum"}, {}, 'Checkpoint: mode: expected "auto", "min" or "max", got .maximum.'),
     ({"mode": "min"}, {}, "Checkpoint: mode: expected monitor with it"),
-    ({"monitor": "val_acc"}, {}, "--metric: .*accuracy"),
+    ({"monitor": "val_acc"}, {}, "Checkpoint: monitor: there is no figure 'val_acc': use 'val_accuracy'; there are val_loss, val_"),
+    ({"monitor": "val_macrof1"}, {}, "there is no figure 'val_macrof1': use 'val_macro_f1'"),
+    ({"monitor": "val_rmse"}, {}, "^metric: rmse is for values"),
+    ({}, {"metric": "acc"}, "fit: metric: there is no figure 'acc': use 'accuracy'"),
     ({"monitor": "val_loss"}, {"metric": "accuracy"}, "Checkpoint monitors val_loss, and metric is 'accuracy': expected one figure"),
     ({"monitor": "val_loss"}, {"callbacks": [callbacks.EarlyStopping("val_accuracy")]},
      "EarlyStopping monitors val_accuracy, and Checkpoint monitors val_loss: expected one figure"),

@@ -70,7 +70,7 @@ def test_keywords_that_are_no_flags_are_refused_with_the_flag_that_is_meant(call
 
 def test_values_in_the_help_keep_their_letters():
     text = freight.train.__doc__
-    assert "optimizer: sgd, adam, adamw, lion or muon." in text and "precision: fp32, tf32, bf16" in text and "device: auto, cpu" in text
+    assert "optimizer: sgd, adam, adamw, lion, rmsprop or muon." in text and "precision: fp32, tf32, bf16" in text and "device: auto, cpu" in text
     assert "momentum: Momentum of sgd." in text and "format: onnx;" in freight.export.__doc__
 
 
@@ -128,11 +128,37 @@ def test_progress_is_shown_as_it_appears(folder, capsys):
     assert "epoch 1/" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("silent", [{"progress": False}, {"verbose": 0}], ids=str)
+def test_nothing_is_shown_where_a_program_says_so(folder, capsys, silent):
+    model = freight.train("table.csv", target="price", model="linear", output_dir="run/silent", overwrite=True, **silent)["model"]
+    freight.train("digits", model="mlp", max_steps=3, output_dir="run/silent-net", overwrite=True, **silent)
+    assert freight.predict(model, "table.csv", **silent) and freight.eval(model, **silent) and freight.verify(model, **silent)
+    with freight.serve(model, port=0, **silent):
+        pass
+    assert freight.data.info("digits", **silent) and freight.models.show("lenet", **silent)
+    shown = capsys.readouterr()
+    assert "freight:" not in shown.out and [line for line in shown.err.splitlines() if "warning: " not in line] == []
+    freight.predict(model, "table.csv")
+    assert "200" in capsys.readouterr().err  # the summary
+    assert "epoch 1" in (folder / "run/silent-net/log.txt").read_text()
+
+
+def test_commands_of_a_group_are_functions_of_a_module(folder):
+    shown = freight.models.show("lenet", num_classes=3)
+    assert shown["parameters"] > 10_000 and shown["flops"] > 0 and len(shown["layers"]) > 5 and shown["spec"]
+    found = freight.data.info("digits")
+    assert {"train", "test"} <= set(found)
+    assert freight.data.info("table.csv", target="price") and isinstance(freight.data.list(), list)
+    with pytest.raises(TypeError, match=r"data.info\(\) got an unexpected keyword argument 'targt'; did you mean target\?"):
+        freight.data.info("digits", targt=1)
+    assert list(inspect.signature(freight.data.info).parameters)[0] == "name"
+
+
 def test_an_interrupt_stops_the_run_and_keeps_it(folder):
     program = """
 import freight
 try:
-    freight.train("digits", model="mlp", epochs=10000, output_dir="run/stopped", progress=False)
+    freight.train("digits", model="mlp", epochs=10000, output_dir="run/stopped")
 except KeyboardInterrupt:
     print("interrupted")
 """

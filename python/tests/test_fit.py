@@ -116,7 +116,7 @@ def test_a_loss_and_a_metric_of_the_program():
     net = made(outputs=1)
     history = fit(net, y=VALUES[:, None], loss=lambda o, t: fr.mean(fr.abs(o - t)), metric=worst, lr=0.02,
                   validation_data=(X[:50], VALUES[:50, None]), epochs=5)
-    assert history.history["val_metric"][-1] < history.history["val_metric"][0]
+    assert history.history["val_worst"][-1] < history.history["val_worst"][0]
     assert net.evaluate(X, VALUES[:, None])["loss"] == pytest.approx(
         float(np.abs(net.predict(X).numpy() - VALUES[:, None]).mean()), rel=1e-4)
 
@@ -271,7 +271,7 @@ def test_a_stopped_run_resumes_bitwise(tmp_path):
     history = fit(again, epochs=4, lr_scheduler="cosine", output_dir=tmp_path / "part", resume=True)
     assert history.ended == "complete" and weights(again) == weights(whole)
     assert fit(again, epochs=4, lr_scheduler="cosine", output_dir=tmp_path / "part", resume=True).ended == "nothing_left"
-    with pytest.raises(ValueError, match="--model: cannot change when a run resumes: got Sequential, .* was created with Net"):
+    with pytest.raises(ValueError, match="model: cannot change when a run resumes: got Sequential, .* was created with Net"):
         fit(made(chain), epochs=4, lr_scheduler="cosine", output_dir=tmp_path / "part", resume=True)
     with pytest.raises(RuntimeError, match="fingerprint differs"):
         fit(made(), X + 1, epochs=4, lr_scheduler="cosine", output_dir=tmp_path / "part", resume=True)
@@ -512,7 +512,7 @@ BAD = [
     (lambda n: fit(n, momentum="much"), TypeError, "momentum: expected a number, got 'much'"),
     (lambda n: fit(n, epochs=1.5), TypeError, "epochs: expected a whole number, got 1.5"),
     (lambda n: fit(n, optimizer="adm"), ValueError, "adam"),
-    (lambda n: fit(n, optimizer=optim.SGD(n)), TypeError, r'optimizer: expected a name \("adamw"\)'),
+    (lambda n: fit(n, optimizer=optim.SGD), TypeError, r'optimizer: expected a name \("adamw"\), with lr= beside it, or an optimizer of the module'),
     (lambda n: fit(n, loss="crossentropy"), ValueError, "loss: .*cross_entropy"),
     (lambda n: fit(n, callbacks=[3]), TypeError, "callbacks: expected freight.callbacks.Callback, got int"),
     (lambda n: fit(n, callbacks=callbacks.EarlyStopping()), ValueError, "expected validation_data"),
@@ -522,7 +522,7 @@ BAD = [
     (lambda n: fit(n, sample_weight=[0.0] * 600), ValueError, "expected a sample whose weight is not 0"),
     (lambda n: fit(n, validation_split=1.0), ValueError, "validation_split: expected a share between 0 and 1 of 600 samples.*, got 1.0"),
     (lambda n: fit(n, validation_split=0.1, validation_data=(X, Y)), ValueError, "validation_split: expected arrays and no validation_data"),
-    (lambda n: fit(n, shuffle=False), ValueError, "shuffle: expected True, got False: .* batches of an iterable"),
+    (lambda n: fit(n, metrics=["accuracy"]), TypeError, "fit has no setting 'metrics': use metric="),
     (lambda n: n.fit(iter([(X[:50], Y[:50])] * 2), steps_per_epoch=2, batch_size=25), ValueError, "batch_size: expected 50, as the batches of x have it, or none, got 25"),
     (lambda n: n.predict(X[:0]), ValueError, "predict: x: there are no samples"),
     (lambda n: n.save("/nowhere/x"), ValueError, "save: expected input_shape"),
@@ -594,7 +594,7 @@ def test_a_forward_that_treats_one_sample_otherwise_is_refused_with_the_way_to_t
 
     net = Net()
     net.a.requires_grad_(False)
-    with pytest.raises(ValueError, match="--feature-cache: Net computes a batch of one sample by other operations .* --feature-cache off"):
+    with pytest.raises(ValueError, match="feature_cache: Net computes a batch of one sample by other operations .* feature_cache off"):
         fit(net, X[:65], Y[:65], batch_size=64, feature_cache="memory")
     assert fit(net, X[:65], Y[:65], batch_size=64, feature_cache="off").ended == "complete"
 

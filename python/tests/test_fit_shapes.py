@@ -50,7 +50,7 @@ def test_a_loss_and_a_metric_get_what_forward_returned(name, settings):
     a, b = parts(net.predict(X))
     assert a.shape == (128, 4) and b.shape == (128, 2)
     assert figures["loss"] == pytest.approx(float(fr.mse_loss(a, X) + fr.mean(b**2)), rel=1e-4)
-    assert figures["metric"] == pytest.approx(float(fr.mean(abs(b))), rel=1e-4)
+    assert figures["worst"] == pytest.approx(float(fr.mean(abs(b))), rel=1e-4)
     assert net.evaluate(X, X)["loss"] == figures["loss"]  # of the loss that fit had
     assert type(net.predict(X)) is type(form(a, b))
 
@@ -144,7 +144,7 @@ def test_targets_of_probabilities_train_like_classes():
 
 @pytest.mark.parametrize("settings, kind, message", [
     ({"learning_rate": 0.1}, TypeError, "fit has no setting 'learning_rate': use lr"), ({"wd": 0.1}, TypeError, "fit has no setting 'wd': use weight_decay"),
-    ({"patience": 3}, TypeError, "fit has no setting 'patience': use early_stop"), ({"metrics": ["mae"]}, ValueError, "did you mean metric"),
+    ({"patience": 3}, TypeError, "fit has no setting 'patience': use early_stop"), ({"metrics": ["mae"]}, TypeError, "fit has no setting 'metrics': use metric="),
     ({"shard_optimizer": True}, TypeError, "fit: shard_optimizer is a flag of the command that fit does not take: use freight.train"),
     ({"elastic": "1"}, TypeError, "fit: elastic is a flag of the command"),
     ({"early_stop": "none"}, TypeError, "fit: early_stop: expected a whole number of evaluations, 0 for none, got 'none'"),
@@ -158,3 +158,32 @@ def test_settings_that_fit_lacks_are_refused_with_what_to_use(settings, kind, me
 def test_a_head_that_the_loss_leaves_out_is_named_without_words_of_cpp_alone():
     with pytest.raises(ValueError, match="the loss does not depend on parameter 'b.weight' .*: remove it or freeze it"):
         Several(tuple_of).fit(X, X, loss=lambda o, t: fr.mse_loss(o[0], t), verbose=0)
+
+
+@pytest.mark.parametrize("kind", ["floats", "pixels"])
+def test_without_shuffling_batches_have_the_order_of_the_arrays(kind):
+    x = np.repeat(np.arange(24, dtype="u1"), 4).reshape(24, 4) if kind == "pixels" else np.repeat(np.arange(24, dtype="f4") / 255, 4).reshape(24, 4)
+    y = np.arange(24) % 2
+
+    def fitted(**settings):
+        fr.random.seed(1)
+        net = nn.Sequential(nn.Linear(4, 2))
+        net.fit(x, y, validation_data=(x, y), epochs=2, batch_size=8, lr=0.1, verbose=0, **settings)
+        return np.asarray(net[0].weight)
+
+    fr.random.seed(1)
+    net = nn.Sequential(nn.Linear(4, 2))
+    batches = [(np.asarray(x[i:i + 8]), y[i:i + 8]) for i in (0, 8, 16)]
+
+    class Loader:
+        def __len__(self):
+            return 3
+
+        def __iter__(self):
+            return iter(batches)
+
+    net.fit(Loader(), epochs=2, lr=0.1, verbose=0)
+    np.testing.assert_array_equal(fitted(shuffle=False), np.asarray(net[0].weight))
+    assert not np.array_equal(fitted(), np.asarray(net[0].weight))
+    with pytest.raises(ValueError, match="shuffle=False is for arrays and batches"):
+        net.fit("photos", shuffle=False, input_shape=(4,), verbose=0)

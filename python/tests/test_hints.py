@@ -1,4 +1,6 @@
 """Names of PyTorch, NumPy and Keras that are missing here, and other first mistakes, have messages that say what to use."""
+import inspect
+import pickle
 import re
 
 import numpy as np
@@ -10,14 +12,15 @@ from freight import _hints, callbacks, nn, optim
 NET = nn.Sequential(nn.Linear(3, 2))
 OWNERS = [(fr, _hints.PACKAGE, {"freight": fr, "module": NET, "x": fr.ones((2, 2))}), (fr.ones((2, 2)), _hints.ARRAY, {"freight": fr, "x": fr.ones((2, 2))}),
           (NET, _hints.MODULE, {"freight": fr, "module": NET}), (nn, _hints.NN, {"freight": fr, "nn": nn}),
-          (optim.SGD(NET), _hints.OPTIMIZER, {"freight": fr, "optimizer": optim.SGD(NET)})]
+          (optim.SGD(NET), _hints.OPTIMIZER, {"freight": fr, "optimizer": optim.SGD(NET)}), (optim, _hints.OPTIM, {"freight": fr, "optim": optim, "optimizer": optim.SGD(NET)}),
+          (callbacks, _hints.CALLBACKS, {"freight": fr, "callbacks": callbacks}), (fr.random, _hints.RANDOM, {"freight": fr, "random": fr.random})]
 
 
 @pytest.mark.parametrize("owner, name, hint, names", [(o, n, h, names) for o, hints, names in OWNERS for n, h in hints.items()])
 def test_what_a_hint_names_exists(owner, name, hint, names):
     with pytest.raises(AttributeError, match=re.escape(f"has no attribute {name!r}: {'' if hint.startswith('not needed') else 'use '}{hint}")):
         getattr(owner, name)
-    for root, path in re.findall(r"\b(freight|x|module|nn|optimizer)((?:\.\w+)+)", hint):
+    for root, path in re.findall(r"(?<!\.)\b(freight|x|module|nn|optimizer|optim|callbacks|random)((?:\.\w+)+)", hint):
         value = names[root]
         for part in path[1:].split("."):
             value = getattr(value, part)
@@ -241,7 +244,14 @@ def test_arrays_are_rounded_to_decimals():
     (lambda: fr.zeros(3, 4), r"zeros: expected the shape as one tuple, and dtype= by name: zeros\(\(3, 4\)\), got 2 arguments"),
     (lambda: fr.ones(3, 4), r"ones: expected the shape as one tuple"), (lambda: fr.empty(3, 4), r"empty: expected the shape as one tuple"),
     (lambda: fr.ones(2).std(ddof=1), "std: ddof=1 is NumPy's: use correction"), (lambda: fr.ones(2).var(ddof=1), "var: ddof=1 is NumPy's: use correction"),
-    (lambda: fr.sum(fr.ones((2, 2)), dim=1), "'dim'")])
+    (lambda: fr.sum(fr.ones((2, 2)), dim=1), r"^sum\(\) got an unexpected keyword argument 'dim': use axis$"),
+    (lambda: fr.mean(fr.ones((2, 2)), axis=1, keepdim=True), r"^mean\(\) .* 'keepdim': use keepdims$"), (lambda: fr.softmax(fr.ones(2), dim=0), "'dim': use axis$"),
+    (lambda: fr.concat([fr.ones(2)], dim=0), "'dim': use axis$"), (lambda: fr.linalg.norm(fr.ones(2), dim=0), "'dim': use axis$"),
+    (lambda: fr.fft.fft(fr.ones(4), dim=0), "'dim': use axis$"), (lambda: fr.random.normal(size=(2,)), "'size': use shape$"),
+    (lambda: fr.random.normal((2,), loc=1.0), "'loc': use mean$"), (lambda: fr.clip(fr.ones(2), a_min=0), "'a_min': use min$"),
+    (lambda: fr.std(fr.ones(2), ddof=1), "'ddof': use correction$"), (lambda: nn.functional.softmax(fr.ones(2), axis=0), "'axis': use dim$"),
+    (lambda: fr.sum(fr.ones(2), nowhere=1), r"^sum\(\) got an unexpected keyword argument 'nowhere': expected axis, dtype, keepdims$"),
+    (lambda: fr.ones(2).mean(dim=0), r"^Array.mean\(\) .* 'dim': use axis$"), (lambda: fr.ones(2).sum(dim=0), r"^Array.sum\(\) .* 'dim': use axis$")])
 def test_numpys_and_pytorchs_other_arguments_are_refused(call, message):
     with pytest.raises(TypeError, match=message):
         call()
@@ -251,6 +261,24 @@ def test_numpys_and_pytorchs_other_arguments_are_refused(call, message):
 def test_methods_have_their_names_in_errors(method):
     with pytest.raises(TypeError, match=rf"^Array\.{method}\(\) got an unexpected keyword argument 'dim'"):
         getattr(fr.ones(3), method)(dim=0)
+
+
+def test_functions_keep_their_names_and_are_pickled():
+    for function in (fr.sum, fr.softmax, fr.linalg.norm, fr.fft.fft, fr.random.normal, nn.functional.softmax):
+        assert pickle.loads(pickle.dumps(function)) is function and list(inspect.signature(function).parameters)[0] in ("x", "input", "shape")
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        fr.reshape(fr.ones(2))
+
+
+def test_fft_in_compiled_functions_says_what_to_do():
+    x = fr.arange(6.0)
+    a = 2 * fr.pi / 6 * fr.outer(fr.arange(6.0), fr.arange(6.0))
+    found = fr.fft.fft(x)  # the products that the error names
+    np.testing.assert_allclose(np.asarray(found.real), np.asarray(x @ fr.cos(a)), atol=1e-4)
+    np.testing.assert_allclose(np.asarray(found.imag), np.asarray(-(x @ fr.sin(a))), atol=1e-4)
+    for call in (fr.jit(lambda x: fr.fft.rfft(x)), fr.grad(lambda x: fr.sum(fr.fft.fft(x).real))):
+        with pytest.raises(TypeError, match=r"fft: is computed on the host, outside of jit and grad.* re, im = x @ cos\(a\), -\(x @ sin\(a\)\)"):
+            call(x)
 
 
 def test_layers_of_sequences_say_what_they_take():

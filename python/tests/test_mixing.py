@@ -59,9 +59,10 @@ def test_in_place_operators_take_them():
     x += np.asarray([1, 2])
     x *= [2, 2]
     assert x is y and x.tolist() == [4, 6]
-    with pytest.raises(TypeError, match="does not support ufuncs"):  # NumPy's own
-        n = np.ones(2, "f4")
-        n += x
+    n = np.ones(2, "f4")
+    m = n
+    n += x
+    assert m is n and type(n) is np.ndarray and n.tolist() == [5, 7]
     with pytest.raises(TypeError, match="the result is float64, the array float32"):
         x += np.ones(2)
 
@@ -134,5 +135,21 @@ def test_keywords_that_are_numpys_alone_are_refused_with_what_to_use():
                           (lambda: x.std(ddof=1), "std: ddof=1 is NumPy's: use correction, or")):
         with pytest.raises(TypeError, match=message):
             call()
-    with pytest.raises(TypeError, match="does not support ufuncs"):  # NumPy's own: use fr.exp, or numpy.asarray(x)
-        np.exp(x)
+
+
+def test_numpys_elementwise_functions_are_freights():
+    x, y = fr.asarray(A) + 2, np.asarray(A) + 1
+    a = np.asarray(x)
+    names = "exp log sqrt absolute sin arctan2 power maximum multiply add true_divide mod greater equal isfinite logaddexp hypot square rint floor_divide matmul".split()
+    for name in names:
+        ufunc = getattr(np, name)
+        for inputs in ((x,),) if ufunc.nin == 1 else ((x, 2.0), (2.0, x), (x, y), (y, x)) if name != "matmul" else ((x, y.T), (y, x.T)):
+            found = ufunc(*inputs)
+            assert type(found) is fr.Array
+            np.testing.assert_allclose(np.asarray(found), ufunc(*(np.asarray(i) if isinstance(i, fr.Array) else i for i in inputs)), rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(fr.jit(lambda x: np.tanh(x) * np.float32(2))(x)), np.tanh(a) * 2, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(fr.grad(lambda x: np.exp(x).sum())(x)), np.exp(a), rtol=1e-5)
+    for call, message in ((lambda: np.add.reduce(x), r"numpy.add.reduce: expected arrays alone"), (lambda: np.frexp(x), r"numpy.frexp: .* numpy.asarray\(x\)"),
+                          (lambda: np.exp(x, where=[True]), "numpy.exp: expected arrays alone")):
+        with pytest.raises(TypeError, match=message):
+            call()

@@ -96,7 +96,7 @@ def test_gradients_inside_jit_equal_those_outside():
 
 @pytest.mark.parametrize("make", [
     lambda net: optim.SGD(net, lr=0.1, momentum=0.9, nesterov=True), lambda net: optim.Adam(net.parameters(), lr=1e-2),
-    lambda net: optim.AdamW(net, lr=1e-2, betas=(0.8, 0.9)), lambda net: optim.Lion(net, lr=1e-2), lambda net: optim.Muon(net, lr=0.1)])
+    lambda net: optim.AdamW(net, lr=1e-2, betas=(0.8, 0.9)), lambda net: optim.Lion(net, lr=1e-2), lambda net: optim.RMSprop(net, lr=1e-2, momentum=0.5), lambda net: optim.Muon(net, lr=0.1)])
 def test_a_compiled_step_trains_and_the_optimizer_goes_on_bitwise(make):
     x, y = samples()
 

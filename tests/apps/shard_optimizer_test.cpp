@@ -50,10 +50,11 @@ class ShardOptimizer : public DigitRuns {
 
 TEST_F(ShardOptimizer, ChangesNoByteOfModelAndCheckpoint) {
   int number = 0;
-  for (const Words& optimizer : {Words{"--optimizer", "sgd", "--momentum", "0.9", "--lr", "0.05"},
-                                 Words{"--optimizer", "adamw", "--clip-grad-norm", "0.5", "--model-ema", "0.9"},
-                                 Words{"--optimizer", "lion", "--lr", "0.001"},
-                                 Words{"--optimizer", "muon", "--lr", "0.02", "--clip-grad-norm", "1"}}) {
+  for (const Words& optimizer :
+       {Words{"--optimizer", "sgd", "--momentum", "0.9", "--lr", "0.05"},
+        Words{"--optimizer", "adamw", "--clip-grad-norm", "0.5", "--model-ema", "0.9"},
+        Words{"--optimizer", "lion", "--lr", "0.001"}, Words{"--optimizer", "rmsprop", "--lr", "0.001"},
+        Words{"--optimizer", "muon", "--lr", "0.02", "--clip-grad-norm", "1"}}) {
     const Words length = {"--max-steps", "20"};
     const std::string whole = cat("whole", number);
     trained(whole, {optimizer, length, {"--devices", "2"}});

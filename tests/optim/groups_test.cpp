@@ -194,6 +194,9 @@ struct TrainedNet {
     if (kind == "adamw") opt = std::make_unique<AdamW>(groups, AdamOptions{.lr = 0.01, .weight_decay = 0.1});
     if (kind == "muon") opt = std::make_unique<Muon>(groups, MuonOptions{.lr = 0.01, .adam_groups = {"head"}});
     if (kind == "lion") opt = std::make_unique<Lion>(groups, LionOptions{.lr = 0.01});
+    if (kind == "rmsprop") {
+      opt = std::make_unique<RMSprop>(groups, RMSpropOptions{.lr = 0.01, .momentum = 0.5, .centered = true});
+    }
   }
   void train(int from, int to) {
     for (int i = from; i < to; ++i) {
@@ -215,7 +218,7 @@ struct TrainedNet {
 };
 
 TEST_F(Groups, ARunThatGoesOnHasTheBitsOfOneThatNeverStopped) {
-  for (const char* kind : {"sgd", "adam", "adamw", "lion", "muon"}) {
+  for (const char* kind : {"sgd", "adam", "adamw", "lion", "rmsprop", "muon"}) {
     for (const int stop : {2, 3, 6}) {
       SCOPED_TRACE(std::string(kind) + " " + std::to_string(stop));
       seed(5);

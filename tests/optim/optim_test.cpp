@@ -91,6 +91,26 @@ TEST_F(OptimTest, LionStepsBySignAndKeepsTheSlowAverage) {
   EXPECT_LT(w.array().to_vector<float>()[0], got[0] - 0.1f);
 }
 
+// PyTorch 2.15's torch.optim.RMSprop, on the same gradients.
+TEST_F(OptimTest, RMSpropDividesByTheRootOfTheMeanSquare) {
+  const std::vector<std::vector<float>> gradients = {{4, -0.01f, 0.5f}, {-2, 0.02f, 0.25f}, {1, 0.03f, -1}};
+  struct Row {
+    RMSpropOptions options;
+    std::vector<float> expected;
+  };
+  const Row rows[] = {{{.lr = 0.1}, {0.2289091f, 0.3011686f, 0.4257267f}},
+                      {{.lr = 0.1, .alpha = 0.9, .eps = 1e-3, .momentum = 0.5, .centered = true, .weight_decay = 0.1},
+                       {0.5492722f, -0.0880547f, 0.4336167f}}};
+  for (const Row& row : rows) {
+    const Variable w = parameter("w", {3}, 1);
+    RMSprop opt({w}, row.options);
+    auto step = compile([&](const Tensor& g) { opt.apply({g}); });
+    for (const std::vector<float>& g : gradients) step(Array::of<float>(g, {3}));
+    for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(w.array().to_vector<float>()[i], row.expected[i], 1e-6) << i;
+  }
+  EXPECT_THROW(RMSprop({parameter("w", {1}, 1)}, {.alpha = 1}), Error);
+}
+
 TEST_F(OptimTest, OrthogonalisedMatricesHaveSingularValuesNearOne) {
   for (const Shape& shape : {Shape{4, 9}, Shape{9, 4}, Shape{6, 6}}) {
     Array g(DType::f32, shape);

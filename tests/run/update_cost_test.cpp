@@ -117,7 +117,8 @@ TEST(UpdateCost, TheCheckForAFiniteLossAddsNothingPerWeight) {
                                  {"sgd nesterov", "sgd", {.momentum = 0.9, .nesterov = true}},
                                  {"adam", "adam", {}},
                                  {"adamw", "adamw", {.weight_decay = 0.01}},
-                                 {"lion", "lion", {}}};
+                                 {"lion", "lion", {}},
+                                 {"rmsprop", "rmsprop", {}}};
   for (const Row& r : rows) {
     Cost few[2], many[2];
     for (const bool checked : {false, true}) {

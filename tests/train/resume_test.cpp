@@ -167,7 +167,7 @@ TEST_F(Resume, ACheckpointsModelHasTheAveragesThatWereMeasured) {
 }
 
 TEST_F(Resume, OfEveryOptimizer) {
-  for (const char* name : {"adam", "adamw", "lion", "muon"}) {
+  for (const char* name : {"adam", "adamw", "lion", "rmsprop", "muon"}) {
     SCOPED_TRACE(name);
     config_.optimizer = name;
     config_.lr = 0.002;

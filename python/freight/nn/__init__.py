@@ -1,6 +1,6 @@
 """Modules: layers with PyTorch's names and defaults, and the class that networks are written with."""
 from .. import _hints
-from .._containers import ModuleDict, ModuleList, Sequential  # noqa: F401
+from .._containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential  # noqa: F401
 from .._layers import *  # noqa: F401,F403
 from .._module import AttentionLayer, Layer, Module, RecurrentLayer  # noqa: F401
 from .._parameter import Buffer, Parameter  # noqa: F401
@@ -8,6 +8,11 @@ from .._transformer import Transformer, TransformerDecoder, TransformerDecoderLa
 from . import functional  # noqa: F401
 from ._functional_layers import *  # noqa: F401,F403
 from ._written_layers import *  # noqa: F401,F403
+from .. import _functions, _lazy
+from . import _texts, init  # noqa: F401
+
+globals().update(_lazy.CLASSES)
+_texts.give(functional, globals(), _functions)
 
 
 def __getattr__(name):

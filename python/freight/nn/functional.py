@@ -3,7 +3,7 @@ networks with them, and the layers of _functional_layers.py are made of them. `i
 What cannot be computed is refused by name."""
 import math as _math
 
-from .. import _core, _functions, _layers, xp as _xp
+from .. import _core, _functions, _hints, _layers, xp as _xp
 from .._array_api import _axis
 from .._linalg import vector_norm as _vector_norm
 from .._parameter import Parameter as _Parameter
@@ -316,7 +316,7 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     """Krizhevsky et al. 2012: each channel divided by the squares of `size` channels around it."""
     low, high = [0] * input.ndim, [0] * input.ndim
     low[1], high[1] = size // 2, (size - 1) // 2
-    squares, channels = _functions.pad(input * input, low, high), input.shape[1]
+    squares, channels = _functions._call("pad", input * input, low, high), input.shape[1]
     total = squares[:, :channels]
     for i in range(1, size):
         total = total + squares[:, i:i + channels]
@@ -371,7 +371,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
         y = dropout(_functions.attention_weights(*heads[:2], is_causal, scale, mask=attn_mask), dropout_p) @ heads[2]
     else:  # widths that differ get zeros up to the larger: they add nothing to the scores, and are cut from the result
         width = max(x.shape[-1] for x in heads)
-        heads = [_functions.pad(x, [0] * 4, [0, 0, 0, width - x.shape[-1]]) if x.shape[-1] < width else x for x in heads]
+        heads = [_functions._call("pad", x, [0] * 4, [0, 0, 0, width - x.shape[-1]]) if x.shape[-1] < width else x for x in heads]
         y = _functions.attention(*heads, is_causal, scale, mask=attn_mask)[..., :value.shape[-1]]
     return _xp.reshape(y, y.shape[4 - query.ndim:]) if query.ndim < 4 else y
 
@@ -389,7 +389,7 @@ def pad(input, pad, mode="constant", value=None):
         if any(width < 0 for width in low + high):
             input = input[tuple(slice(max(0, -a), n - max(0, -b)) for a, b, n in zip(low, high, input.shape))]
             low, high = [max(0, a) for a in low], [max(0, b) for b in high]
-        return _functions.pad(input, low, high, 0 if value is None else value)
+        return _functions._call("pad", input, low, high, 0 if value is None else value)
     _refuse(f"pad with mode {mode!r}", value=(value, None))
     if mode not in ("reflect", "replicate", "circular"):
         raise ValueError(f"pad: mode: expected \"constant\", \"reflect\", \"replicate\" or \"circular\", got {mode!r}")
@@ -621,3 +621,6 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, *, reduction=
     each = _functions.relu(margin - _xp.sum(input * right, axis=-1, keepdims=True) + input) ** p * (1 - right)
     each = _xp.sum(each, axis=-1) / classes
     return _reduced(each if weight is None else each * _xp.take(weight, target), reduction, "multi_margin_loss")
+
+
+_hints.explained(globals(), __name__)

@@ -437,6 +437,35 @@ void Lion::update(size_t index, const Variable& p, const Tensor& g, const Rule& 
   p.assign(p - (rule.weight_decay > 0 ? direction + p * rule.weight_decay : direction) * rule.lr);
 }
 
+RMSprop::RMSprop(const ParameterGroups& parameters, const RMSpropOptions& options)
+    : Optimizer(parameters, common_of(options)), options_(options) {
+  need_beta("RMSprop", options.alpha);
+  need_finite("RMSprop", "eps", options.eps);
+  need_finite("RMSprop", "momentum", options.momentum);
+  square_ = per_parameter("square");
+  if (options.centered) mean_ = per_parameter("mean");
+  if (options.momentum != 0) momentum_ = per_parameter("momentum");
+}
+
+void RMSprop::update(size_t index, const Variable& p, const Tensor& gradient, const Rule& rule) {
+  const double alpha = options_.alpha;
+  const Tensor g = rule.weight_decay > 0 ? gradient + p * rule.weight_decay : gradient;
+  const Tensor square = square_[index] * alpha + freight::square(g) * (1 - alpha);
+  square_[index].assign(square);
+  Tensor variance = square;
+  if (options_.centered) {
+    const Tensor mean = mean_[index] * alpha + g * (1 - alpha);
+    mean_[index].assign(mean);
+    variance = square - freight::square(mean);
+  }
+  Tensor step = g / (sqrt(variance) + options_.eps);
+  if (!momentum_.empty()) {
+    step = momentum_[index] * options_.momentum + step;
+    momentum_[index].assign(step);
+  }
+  p.assign(p - step * rule.lr);
+}
+
 ScaledNorm scaled_norm(const std::vector<Tensor>& gradients) {
   // Between the two bounds neither the squares of 2^38 elements overflow, nor do those vanish that are 2^-23 of the
   // largest. Beyond them a factor brings the largest element to within 2^-39 and 2^44 (2^-65 for f32's smallest).

@@ -229,6 +229,31 @@ class Lion : public Optimizer {
   std::vector<Variable> m_;
 };
 
+struct RMSpropOptions {
+  double lr = 0.01;             // learning rate
+  double alpha = 0.99;          // share of the old mean square in the new one
+  double eps = 1e-8;            // added to the root of the mean square
+  double momentum = 0;          // share of the old step in the new one; 0: off
+  bool centered = false;        // the root is of the variance: of the mean square less the squared mean
+  double weight_decay = 0;      // 0: off
+  double clip_grad_norm = 0;    // see CommonOptions
+  bool decay_norm_bias = true;  // see CommonOptions
+};
+// Tieleman and Hinton 2012, as PyTorch has it: gradients divided by the root of their mean square; weight decay is
+// added to the gradient.
+class RMSprop : public Optimizer {
+ public:
+  explicit RMSprop(const ParameterGroups& parameters, const RMSpropOptions& options = {});
+  // Groups in braces.
+  explicit RMSprop(std::initializer_list<ParameterGroup> groups, const RMSpropOptions& options = {})
+      : RMSprop(ParameterGroups(groups), options) {}
+
+ private:
+  void update(size_t index, const Variable& parameter, const Tensor& gradient, const Rule& rule) override;
+  RMSpropOptions options_;
+  std::vector<Variable> square_, mean_, momentum_;
+};
+
 // Inside a step: one Adam update of p and its moments m and v at rate lr (f32[]) and count `step` (f32[], from 1).
 void adam_step(const Variable& p, const Tensor& gradient, const Tensor& lr, const Tensor& step, const Variable& m,
                const Variable& v, const AdamAttrs& attrs);

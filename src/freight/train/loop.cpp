@@ -238,15 +238,20 @@ void Loop::close_epoch() {
     place_.batch = place_.seen = 0;
     place_.loss_sum = place_.right = 0;
   }
-  checkpoint(e.best);
+  need_finite();
+  show_checkpoint();
   observer_.on_epoch(e);
-  if (unfinished() && end_asked()) stopped();
+  const AfterStep asked = after_epoch();
+  if (asked.lr) place_.lr = asked.lr;
+  save_checkpoint(e.best);
+  if (unfinished() && asked.stop) stopped();
 }
 
-// Ranks end together: all of them ask after each epoch.
-bool Loop::end_asked() {
-  const bool asked = observer_.ends_with_epoch();
-  return run_.ranks ? !run_.ranks->from_first(asked ? "end" : "").empty() : asked;
+// Ranks end together, and have the same rates: all of them ask after each epoch.
+AfterStep Loop::after_epoch() {
+  const AfterStep asked = observer_.after_epoch();
+  if (asked.lr) need_at_least("Observer::after_epoch", "lr", *asked.lr, 0);
+  return run_.ranks ? run_.ranks->gather(asked)[0] : asked;
 }
 
 // Compares the evaluation with those before: the best, the patience of early stopping, and the plateau schedule.
@@ -404,15 +409,21 @@ bool Loop::take_best() {
   return true;
 }
 
-void Loop::checkpoint(bool best) {
+void Loop::checkpoint() {
   need_finite();
-  // The checkpoint's model has the averages, with which it was evaluated.
+  show_checkpoint();
+  save_checkpoint(false);
+}
+
+// The checkpoint's model has the averages, with which it was evaluated.
+void Loop::show_checkpoint() {
+  run_.net->with_averages([&] { observer_.on_checkpoint(run_.net->model); });
+}
+
+void Loop::save_checkpoint(bool best) {
   record_.drop_given();
   const WholeStates states = run_.whole_states();
-  run_.net->with_averages([&] {
-    record_.checkpoint(place_, states, best);
-    observer_.on_checkpoint(run_.net->model);
-  });
+  run_.net->with_averages([&] { record_.checkpoint(place_, states, best); });
   saved_at_ = Clock::now();
 }
 

@@ -45,7 +45,7 @@ class Loop {
   bool complete() const { return (place_.step >= run_.length.steps && place_.closed) || run_.stops_early(place_); }
   bool unfinished() const { return place_.epoch <= run_.length.epochs && !complete() && !result_.interrupted(); }
   bool stop_asked() const;
-  bool end_asked();
+  AfterStep after_epoch();
   bool save_asked();
   void stopped();
   bool compute_features();
@@ -65,7 +65,9 @@ class Loop {
   void keep_answers(bool best);
   void keep_predictions();
   void store();
-  void checkpoint(bool best = false);
+  void checkpoint();
+  void show_checkpoint();
+  void save_checkpoint(bool best);
   void need_finite();
   void need_some_step() const;
   void gather_left_out();

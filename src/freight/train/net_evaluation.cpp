@@ -62,6 +62,8 @@ void settle_metric(NetRun& p) {
     if (!model.own.metric) refuse("the network has no metric of its own (Objective::metric)");
     return;
   }
+  // Counted in each evaluation: other metrics need probabilities, which a loss of the program's own may not have.
+  if (c.metric == "accuracy" && model.own.loss && models::has_accuracy(model)) return;
   if (model.own.loss || model.own.metric) refuse("the program has an objective of its own, Objective::metric");
   if (model.language_model()) refuse("a language model has its loss and perplexity");
   p.metric = metric_for(c, told_classes(model));
@@ -175,7 +177,8 @@ double NetRun::score(const Evaluation& e) const {
 
 bool NetRun::judged_by_loss() const {
   if (config.metric == kByLoss) return true;
-  return !net->model.own.metric && (config.early_stop > 0 || config.lr_scheduler == "plateau");
+  const bool usual = config.metric == Config().metric && !net->model.own.metric;
+  return usual && (config.early_stop > 0 || config.lr_scheduler == "plateau");
 }
 
 std::string NetRun::judged_by() const {

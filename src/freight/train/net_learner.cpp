@@ -326,7 +326,7 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
     need_ranks(p);
     settle_shares(p, compile);
   }
-  p.net = std::make_unique<NetTraining>(c, p.task->make_model());
+  p.net = std::make_unique<NetTraining>(c, p.task->make_model(), own.optimizer);
   check_objective(p.net->model, p.task->batch_types().second, c);
   if (own.model) check_own_net(p);
   if (p.ranks && p.ranks->shares_states()) share_states(p);

@@ -11,8 +11,11 @@
 
 namespace freight::train {
 
-NetTraining::NetTraining(const Config& c, models::Model m)
-    : config(c), model(std::move(m)), frozen(finetune::freeze(model, c.freeze)), optimizer(make_optimizer(c, model)) {}
+NetTraining::NetTraining(const Config& c, models::Model m, std::shared_ptr<optim::Optimizer> own_optimizer)
+    : config(c),
+      model(std::move(m)),
+      frozen(finetune::freeze(model, c.freeze)),
+      optimizer(own_optimizer ? std::move(own_optimizer) : make_optimizer(c, model)) {}
 
 NetTraining::~NetTraining() = default;
 

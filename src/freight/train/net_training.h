@@ -54,7 +54,7 @@ job::Sharding sharding_of(const Config& config, job::Ranks* ranks);
 
 struct NetTraining {
   // Freezes layers and makes the optimizer; allocates nothing. `config` must outlive it.
-  NetTraining(const Config& config, models::Model model);
+  NetTraining(const Config& config, models::Model model, std::shared_ptr<optim::Optimizer> own_optimizer = nullptr);
   ~NetTraining();
   NetTraining(const NetTraining&) = delete;
   NetTraining& operator=(const NetTraining&) = delete;
@@ -114,7 +114,7 @@ struct NetTraining {
   Evaluator::Keep keep = Evaluator::Keep::figures;  // of evaluations; the same
   models::Model model;
   std::string frozen;  // a line about the layers that are not trained; "" if all are
-  std::unique_ptr<optim::Optimizer> optimizer;
+  std::shared_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::EMA> averages;      // null without model_ema
   std::unique_ptr<job::StateShares> shares;  // null where every process keeps all states
   Type inputs, targets;

@@ -108,8 +108,8 @@ struct Result {
   bool interrupted() const { return ended == Ended::by_observer || ended == Ended::by_signal; }
 };
 
-// An observer asks for this after a step. It holds from the next step on; steps that a device has been given by then
-// are finished first.
+// An observer asks for this after a step or an epoch. It holds from the next step on; steps that a device has been
+// given by then are finished first.
 struct AfterStep {
   bool stop = false;              // as by a signal: all is saved, and the run can be resumed
   std::optional<double> lr = {};  // the learning rate in place of the schedule's, until another is asked for
@@ -134,12 +134,13 @@ class Observer {
   // far is kept.
   virtual AfterStep on_comparison(const std::string& /*what*/) { return {}; }
   virtual void on_compared(const Comparison&) {}
-  // When a checkpoint is due: the model as it is stored, with the averages of its weights where the run keeps some.
+  // Before a checkpoint is saved: the model as it is stored, with the averages of its weights where the run keeps some.
   virtual void on_checkpoint(const models::Model&) {}
-  // After the epoch's evaluation and checkpoint; also for the part of an epoch after which a run is stopped.
+  // After the epoch's evaluation, before its checkpoint; also for the part of an epoch after which a run is stopped.
   virtual void on_epoch(const EpochReport&) {}
-  // Asked after on_epoch, where epochs are left; true ends the run there, as by a signal. Of ranks the first decides.
-  virtual bool ends_with_epoch() { return false; }
+  // Asked after on_epoch: `stop` ends the run there, as by a signal, where epochs are left, and the learning rate is in
+  // the epoch's checkpoint. Of ranks the first decides.
+  virtual AfterStep after_epoch() { return {}; }
   // A sample that cannot be read and is left out; once per sample.
   virtual void on_bad_sample(const std::string& /*path*/, const std::string& /*reason*/) {}
   virtual void on_evaluation_progress(int64_t /*done*/, int64_t /*total*/) {}

@@ -16,6 +16,10 @@
 #include "freight/train/class_weights.h"
 #include "freight/train/config.h"
 
+namespace freight::optim {
+class Optimizer;
+}
+
 namespace freight::train {
 
 class Task {
@@ -114,6 +118,8 @@ struct Feeds {
 struct Own {
   std::optional<models::Model> model = {};
   std::optional<Feeds> feeds = {};  // in place of a source; requires a model of the program's own
+  // Of the model's parameters, in place of the configured one: config.lr is its rate, and its states are the run's.
+  std::shared_ptr<optim::Optimizer> optimizer = {};
   // The preprocessing of the network whose weights the run is fine-tuned from: its vocabulary, or mean and std of its
   // channels, replace those of the data.
   std::optional<store::Preprocessing> pretrained = {};

@@ -1,0 +1,62 @@
+"""Layers whose number of inputs follows from their first call."""
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import freight as fr
+from freight import nn, optim
+
+X = np.random.default_rng(0).integers(0, 255, (32, 3, 8, 8)).astype("u1")
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Sequential(nn.LazyConv2d(4, 3, padding=1), nn.LazyBatchNorm2d(), nn.ReLU(), nn.MaxPool2d(2))
+        self.drop = nn.Dropout(0.5)
+        self.fc = nn.LazyLinear(5, bias=False)
+
+    def forward(self, x):
+        return self.fc(fr.reshape(self.drop(self.conv(x)), (x.shape[0], -1)))
+
+
+@pytest.mark.parametrize("use", ["call", "fit", "evaluate", "predict", "save", "summary"])
+def test_the_first_use_makes_them(use, tmp_path):
+    net = Net()
+    assert "LazyLinear(5, bias=False)" in repr(net)
+    {"call": lambda: net(X.astype("f4")), "fit": lambda: net.fit(X, np.arange(32) % 5, verbose=0), "evaluate": lambda: net.evaluate(X, np.arange(32) % 5),
+     "predict": lambda: net.predict(X), "save": lambda: net.save(tmp_path / "m.safetensors", input_shape=(3, 8, 8)),
+     "summary": lambda: net.summary((3, 8, 8))}[use]()
+    assert type(net.fc) is nn.Linear and net.fc.weight.shape == (5, 64) and net.fc.bias is None and type(net.conv[0]) is nn.Conv2d
+    assert net.fc.training == net.drop.training == net.conv[1].training == net.training
+    assert net.predict(X).shape == (32, 5) and len(list(net.parameters())) == 5
+
+
+def test_statistics_are_those_of_one_call():
+    fr.random.seed(1)
+    net = nn.Sequential(nn.LazyBatchNorm1d(), nn.LazyLinear(2), nn.BatchNorm1d(2))
+    x = fr.random.normal((16, 3), mean=2.0)
+    net(x)
+    np.testing.assert_allclose(np.asarray(net[0].running_mean), 0.1 * np.asarray(fr.mean(x, axis=0)), rtol=1e-5)
+    assert np.abs(np.asarray(net[2].running_mean)).max() > 0
+
+
+def test_before_that_they_say_what_to_do():
+    net = Net()
+    for call in (lambda: optim.Adam(net), lambda: net.state_dict(), lambda: fr.value_and_grad(lambda n, x: fr.mean(n(x)))(net, X.astype("f4")),
+                 lambda: fr.jit(lambda x: net(x))(X.astype("f4"))):
+        with pytest.raises(RuntimeError, match=r"the number of its inputs is not known yet: call the network with a batch first, net\(x\), outside of jit"):
+            call()
+    again, twin = pickle.loads(pickle.dumps(net)), copy.deepcopy(net)
+    assert again(X.astype("f4")).shape == twin(X.astype("f4")).shape == (32, 5) and type(net.fc) is nn.LazyLinear
+
+
+@pytest.mark.parametrize("kind, shape, made", [
+    ("LazyConv1d", (2, 3, 9), (4, 3)), ("LazyConv3d", (2, 3, 5, 5, 5), (4, 3)), ("LazyConvTranspose1d", (2, 3, 9), (4, 3)), ("LazyConvTranspose2d", (2, 3, 9, 9), (4, 3)),
+    ("LazyConvTranspose3d", (2, 3, 5, 5, 5), (4, 3)), ("LazyInstanceNorm2d", (2, 3, 5, 5), ()), ("LazyBatchNorm3d", (2, 3, 4, 4, 4), ())])
+def test_each_becomes_the_layer_of_its_name(kind, shape, made):
+    layer = getattr(nn, kind)(*made)
+    same = getattr(nn, kind[4:])(shape[1], *made)
+    assert layer(fr.ones(shape)).shape == same(fr.ones(shape)).shape and repr(layer) == repr(same)
