@@ -81,11 +81,12 @@ class _Listed(Module):
 
 
 class Sequential(_Listed):
-    """Layers one after the other: Sequential(Linear(784, 128), ReLU()), or a dict of names and layers. All results of one
+    """Layers one after the other: Sequential(Linear(784, 128), ReLU()), or a list, or a dict of names and layers. All results of one
     are the arguments of the next."""
 
     def __init__(self, *layers):
         super().__init__()
+        layers = layers[0] if len(layers) == 1 and isinstance(layers[0], (list, tuple)) else layers
         named = layers[0].items() if len(layers) == 1 and isinstance(layers[0], dict) else ((str(i), m) for i, m in enumerate(layers))
         for name, layer in named:
             self.add_module(name, self._checked(layer))

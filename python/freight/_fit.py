@@ -1,5 +1,6 @@
 """Training on arrays by the library's trainer: what fit, evaluate, predict, save and load of modules do."""
 import contextlib
+import functools
 import json
 import math
 import os
@@ -314,6 +315,16 @@ def _name_of(model):
     return type(_several.original(model)).__name__
 
 
+def _per_sample(function):
+    """A loss or metric function, whose result (N, ...) becomes its mean over each sample."""
+    @functools.wraps(function)
+    def call(outputs, targets):
+        found = function(outputs, targets)
+        return xp.mean(found, axis=tuple(range(1, found.ndim))) if isinstance(found, _core.Array) and found.ndim > 1 else found
+
+    return call
+
+
 def _request(model, x, y, *, loss, metric=None, classes=None):
     """What the extension's functions read: the data and what the model is for."""
     task = model.__dict__.get("_task") or {}
@@ -322,10 +333,10 @@ def _request(model, x, y, *, loss, metric=None, classes=None):
                "classes": classes or ([str(i) for i in range(y.shape[1])] if y.dtype == xp.uint8 else []), "mean": task.get("mean", []), "std": task.get("std", [])}
     request["loss"] = _kind_of(y) if callable(loss) or loss in (None, "auto") else loss
     if callable(loss):
-        request["loss_function"] = _outputs.whole(model, loss)
+        request["loss_function"] = _per_sample(_outputs.whole(model, loss))
     if callable(metric):
         name = getattr(metric, "__name__", "metric")
-        request |= {"metric_function": _outputs.whole(model, metric), "metric_name": name if name.isidentifier() else "metric",
+        request |= {"metric_function": _per_sample(_outputs.whole(model, metric)), "metric_name": name if name.isidentifier() else "metric",
                     "higher_is_better": getattr(metric, "higher_is_better", True)}
     return request
 
@@ -560,6 +571,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     figure = request.get("metric_name", settings.get("metric"))
     figure = None if figure in ("loss", "auto") else figure
     sink = _Sink(model, [] if rank else callbacks, 0 if rank else verbose, figure, os.fspath(output_dir) if resume else None)
+    before = model.__dict__.get("_task")
     model.__dict__["_task"] = {k: request[k] for k in ("input", "dtype", "loss", "classes", "mean", "std")}
     if callable(loss):
         model.__dict__["_task"]["loss_function"] = loss
@@ -571,7 +583,13 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         return f"fit: stopped by SIGTERM, saved in {output_dir}: fit(..., resume=True) continues\n" if unfinished else ""
 
     with _termination.saved_first(output_dir or distributed.get_world_size() > 1, stopped):
-        result = _trained(model, request, sink, ranks, output_dir)
+        try:
+            result = _trained(model, request, sink, ranks, output_dir)
+        except (TypeError, ValueError):  # arguments that do not fit: the model is for what it was before
+            if not sink.history.epoch:
+                del model.__dict__["_task"]
+                model.__dict__.update({} if before is None else {"_task": before})
+            raise
         if path:  # the data says what the model is for
             model.__dict__["_task"] |= {k: result[k] for k in ("classes", "mean", "std")}
         sink.end(result)

@@ -48,7 +48,8 @@ ARRAY = {
     "softmax": "freight.softmax(x)", "relu": "freight.relu(x)", "exp": "freight.exp(x)", "log": "freight.log(x)", "sqrt": "freight.sqrt(x)", "abs": "abs(x)",
     "pow": "x ** n", "clamp": "freight.clip(x, low, high)",
     "matmul": "x @ y", "expand": "freight.broadcast_to(x, shape)", "masked_fill": "freight.where(mask, value, x)",
-    "topk": "freight.topk(x, k)", "sort": "freight.sort(x)",
+    "topk": "freight.topk(x, k)", "sort": "freight.sort(x)", "values": "freight.max(x, axis=a), and freight.argmax(x, axis=a) for the indices",
+    "indices": "freight.argmax(x, axis=a)", "at": "x[index] = value",
 }
 MODULE = {
     "zero_grad": "not needed: freight.value_and_grad returns new gradients", "cuda": 'module.to("cuda")', "cpu": 'module.to("cpu")',

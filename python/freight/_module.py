@@ -332,14 +332,15 @@ class Module:
                         metric=metric, callbacks=callbacks, device=device, precision=precision, grad_accum=grad_accum, seed=seed,
                         resume=resume, output_dir=output_dir, verbose=verbose, **settings)
 
-    def evaluate(self, x, y=None, *, batch_size=256, loss=None, metric=None, device="auto", precision="fp32"):
-        """The figures on arrays, each sample once, in evaluation mode: a dict with "loss" and, of classes, "accuracy"."""
+    def evaluate(self, x, y=None, *, batch_size=256, loss=None, metric=None, device="auto", precision="fp32", verbose=0):
+        """The figures on arrays, each sample once, in evaluation mode: a dict with "loss" and, of classes, "accuracy". Nothing is shown,
+        whatever verbose, Keras's argument, says."""
         from . import _fit
 
         return _fit.evaluate(self, x, y, batch_size=batch_size, loss=loss, metric=metric, device=device, precision=precision)
 
-    def predict(self, x, *, batch_size=256, device="auto", precision="fp32"):
-        """What forward returns for all samples, in evaluation mode."""
+    def predict(self, x, *, batch_size=256, device="auto", precision="fp32", verbose=0):
+        """What forward returns for all samples, in evaluation mode. Nothing is shown, whatever verbose, Keras's argument, says."""
         from . import _fit
 
         return _fit.predict(self, x, batch_size=batch_size, device=device, precision=precision)

@@ -64,6 +64,11 @@ class Parameter:
     def requires_grad(self, on):
         self._variable.trainable = on
 
+    def requires_grad_(self, requires_grad=True):
+        """Sets requires_grad, and returns the parameter."""
+        self.requires_grad = requires_grad
+        return self
+
     @property
     def name(self):
         """The path in the module: "fc.weight"."""

@@ -187,3 +187,23 @@ def test_without_shuffling_batches_have_the_order_of_the_arrays(kind):
     assert not np.array_equal(fitted(), np.asarray(net[0].weight))
     with pytest.raises(ValueError, match="shuffle=False is for arrays and batches"):
         net.fit("photos", shuffle=False, input_shape=(4,), verbose=0)
+
+
+def test_a_loss_and_a_metric_may_have_several_numbers_per_sample():
+    t = X[:, :2]
+    net = nn.Sequential([nn.Linear(4, 2)])
+    fr.random.seed(1)
+    history = net.fit(X, t, validation_data=(X, t), loss=lambda o, t: (o - t) ** 2, metric=lambda o, t: abs(o - t), epochs=3, lr=0.1, verbose=0)
+    assert net.evaluate(X, t)["loss"] == pytest.approx(float(fr.mean((net.predict(X) - t) ** 2)), rel=1e-4)
+    assert history.history["val_metric"][-1] == pytest.approx(float(fr.mean(abs(net.predict(X) - t))), rel=1e-3)
+
+
+def test_a_fit_that_is_refused_leaves_what_the_model_is_for():
+    net = nn.Sequential(nn.Linear(4, 2))
+    with pytest.raises(ValueError, match="shapes differ"):
+        net.fit(X, X[:, :1], loss=nn.BCEWithLogitsLoss(), verbose=0)
+    assert net.evaluate(X, Y, verbose=0)["accuracy"] >= 0 and net.predict(X, verbose=0).shape == (128, 2)
+    net.fit(X, Y, verbose=0)
+    with pytest.raises(ValueError, match="shapes differ"):
+        net.fit(X, X[:, :1], loss=nn.BCEWithLogitsLoss(), verbose=0)
+    assert net.evaluate(X, Y)["accuracy"] >= 0

@@ -31,6 +31,13 @@ def test_a_penalty_on_parameters_has_a_gradient():
                 np.testing.assert_allclose(np.asarray(grads[name]), 2 * np.asarray(p), rtol=1e-6)
 
 
+def test_parameters_are_frozen_one_by_one():
+    net = made()
+    for p in net[0].parameters():
+        assert p.requires_grad_(False) is p
+    assert [name for name, p in net.named_parameters() if p.requires_grad] == ["2.weight", "2.bias"]
+
+
 def test_assignments_change_the_parameter():
     net, x = made(), fr.ones((5, 3))
     before = {name: np.asarray(p) for name, p in net.named_parameters()}
