@@ -132,6 +132,8 @@ class Backend {
   virtual void finish_plan() {}
   // Bytes of scratch memory that each thread keeps for the kernels that were prepared so far.
   virtual size_t thread_bytes() const { return 0; }
+  // Bytes of the largest cache between kernels and memory, for whose sake a batch is computed in parts; 0: never.
+  virtual size_t cache_bytes() const { return 0; }
   // Offsets of buffers in the arena are multiples of so many bytes.
   virtual size_t alignment() const { return 64; }
   // Where operands and scratch of this backend's kernels lie; null: in host memory. With a device, run() of a kernel

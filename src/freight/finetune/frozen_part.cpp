@@ -6,7 +6,7 @@
 
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
-#include "freight/finetune/sample_rows.h"
+#include "freight/ir/sample_rows.h"
 #include "freight/nn/container.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/shape.h"
@@ -96,6 +96,7 @@ Pass pass_of(const models::Model& model, const Type& sample, int64_t n) {
     return p;
   }
   const auto leaf_dependence = [&](Value leaf) {
+    if (leaf == p.x) return Dependence::rows;
     for (const trace::StateUse& s : p.tape->states()) {
       if (!(s.leaf == leaf)) continue;
       const bool changes = s.assigned() || s.variable->trainable || s.variable == rng_state().impl();
@@ -103,7 +104,7 @@ Pass pass_of(const models::Model& model, const Type& sample, int64_t n) {
     }
     return Dependence::constant;  // an array that the network has
   };
-  p.depends = dependences_of(g, p.x, n, leaf_dependence);
+  p.depends = dependences_of(g, n, leaf_dependence);
   ByValue<bool> read(g, false);
   for (const Node& node : g.nodes) {
     const bool inside = std::all_of(node.outputs.begin(), node.outputs.end(), [&](Value v) { return p.fixed(v); });

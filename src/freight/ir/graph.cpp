@@ -106,6 +106,13 @@ bool node_equal(const Node& a, const Node& b) {
 }
 }  // namespace
 
+bool may_refuse(const Graph& graph, const Node& node) {
+  const auto indexes = [&](Value v) { return is_integer(graph.type(v).dtype); };
+  const CanFail can_fail = info(node.op).can_fail;
+  if (can_fail != CanFail::by_index) return can_fail == CanFail::yes;
+  return std::any_of(node.inputs.begin(), node.inputs.end(), indexes);
+}
+
 uint64_t structural_hash(const Graph& graph) {
   uint64_t h = graph.nodes.size();
   for (const Node& n : graph.nodes) h = hash_combine(h, node_hash(n));

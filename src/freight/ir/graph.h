@@ -82,6 +82,8 @@ std::vector<Type> input_types(const Graph& graph, const Node& node);
 std::vector<Type> output_types(const Graph& graph, const Node& node);
 // FLOPs and the bytes that must move at least, from the op table.
 Cost cost(const Graph& graph, const Node& node);
+// True of a node that may refuse its elements when it runs (CanFail): an index out of range, a matrix that is singular.
+bool may_refuse(const Graph& graph, const Node& node);
 // Equal for graphs of equal structure (ops, attributes, types, wiring); names, scopes and source lines do not count.
 uint64_t structural_hash(const Graph& graph);
 bool structurally_equal(const Graph& a, const Graph& b);

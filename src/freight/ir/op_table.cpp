@@ -45,7 +45,7 @@ constexpr Arity arity_of(std::string_view signature) {
 static_assert(arity_of("-> y").most == 0 && arity_of("xs... -> y").least == 1 && arity_of("xs... -> y").most == -1);
 static_assert(arity_of("a, b, bias?, residual? -> y").least == 2 && arity_of("a, b, c? -> y, z").most == 3);
 
-std::vector<OpInfo> rows() {
+std::vector<OpInfo> table_rows() {
   using enum OpKind;
   using enum Precision;
   using enum Decomposes;
@@ -59,7 +59,7 @@ std::vector<OpInfo> rows() {
 
 const std::vector<OpInfo>& table() {
   static const std::vector<OpInfo> kTable = [] {
-    std::vector<OpInfo> all = rows();
+    std::vector<OpInfo> all = table_rows();
     for (OpInfo& row : all) {
       const Arity n = arity_of(row.signature);
       row.min_inputs = n.least;

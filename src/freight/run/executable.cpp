@@ -27,6 +27,7 @@ struct Fixup {
 };
 struct Slot {
   Type type;
+  size_t part_bytes = 0;  // from a part of the batch to the next
   void* address = nullptr;
   std::vector<Fixup> fixups = {};
 };
@@ -118,6 +119,7 @@ struct Executable::Bound {
   std::vector<void*> table;
   std::vector<BoundStep> steps;
   std::vector<Slot> inputs, outputs;
+  int64_t parts = 1;
   struct Copy {
     size_t dst, src;  // table entries
     size_t bytes;
@@ -153,6 +155,20 @@ struct Executable::Bound {
     recordings.clear();
     has_run = false;
     for (const Fixup& f : slot.fixups) table[f.entry] = static_cast<char*>(to) + f.offset;
+  }
+  // f() for each part of the batch, with the addresses of its samples.
+  template <class F>
+  void for_parts(F&& f) {
+    for (int64_t part = 0; part < parts; ++part) {
+      for (std::vector<Slot>* slots : {&inputs, &outputs}) {
+        for (const Slot& s : *slots) {
+          if (s.part_bytes == 0) continue;
+          char* const from = static_cast<char*>(s.address) + static_cast<size_t>(part) * s.part_bytes;
+          for (const Fixup& fixup : s.fixups) table[fixup.entry] = from + fixup.offset;
+        }
+      }
+      f();
+    }
   }
   void run_step(size_t i, Collectives* ranks) {
     const BoundStep& s = steps[i];
@@ -256,8 +272,16 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
   for (const int32_t i : plan_->options().host_states) b.states[static_cast<size_t>(i)].side = DeviceSide::host;
   // Constants that only sit in fused bodies are not leaves here; those left need memory only where a step reads them.
   for (Value v : g.leaves(Op::constant)) b.constants.push_back(constant_array(attrs<ConstantAttrs>(g.def(v))));
-  for (Value v : g.leaves(Op::input)) b.inputs.push_back({g.type(v)});
-  for (Value v : g.outputs) b.outputs.push_back({g.type(v)});
+  const Graph& source = plan_->source();
+  const passes::BatchParts& parts = plan_->parts();
+  b.parts = parts.count;
+  const auto part_bytes = [&](const Type& type, bool has_samples) {
+    return b.parts > 1 && has_samples ? type.bytes() / static_cast<size_t>(b.parts) : 0;
+  };
+  for (Value v : source.leaves(Op::input)) {
+    b.inputs.push_back({source.type(v), part_bytes(source.type(v), b.parts > 1 && parts.inputs[b.inputs.size()])});
+  }
+  for (Value v : source.outputs) b.outputs.push_back({source.type(v), part_bytes(source.type(v), true)});
   b.records = b.memory && b.memory->records();
   for (const PlanStep& step : plan_->steps()) b.records = b.records && (!step.kernel || step.kernel->records());
   if (b.records) {
@@ -375,7 +399,9 @@ void Executable::run(const std::vector<Array>& inputs, const std::vector<Array>&
     const auto steps = [&] {
       for (int64_t t = 0; t < context.times; ++t) {
         b.begin_run();
-        for (size_t i = plan_->once_steps(); i < b.steps.size(); ++i) b.run_step(i, ranks);
+        b.for_parts([&] {
+          for (size_t i = plan_->once_steps(); i < b.steps.size(); ++i) b.run_step(i, ranks);
+        });
         b.end_run();
       }
       if (ranks) ranks->run_ends();
@@ -407,16 +433,17 @@ void Executable::run(const std::vector<Array>& inputs, const std::vector<Array>&
 
 std::vector<double> Executable::run_timed(const std::vector<Array>& inputs, const std::vector<Array>& outputs) {
   using Clock = std::chrono::steady_clock;
-  std::vector<double> seconds(plan_->once_steps());  // those steps count as nothing
-  seconds.reserve(bound_->steps.size());
+  std::vector<double> seconds(bound_->steps.size());  // those that run once count as nothing
   replay(inputs, outputs, {}, [&] {
     bound_->begin_run();
-    for (size_t i = plan_->once_steps(); i < bound_->steps.size(); ++i) {
-      const auto start = Clock::now();
-      bound_->run_step(i, nullptr);
-      if (bound_->memory) bound_->memory->wait();
-      seconds.push_back(seconds_since(start));
-    }
+    bound_->for_parts([&] {
+      for (size_t i = plan_->once_steps(); i < bound_->steps.size(); ++i) {
+        const auto start = Clock::now();
+        bound_->run_step(i, nullptr);
+        if (bound_->memory) bound_->memory->wait();
+        seconds[i] += seconds_since(start);
+      }
+    });
     bound_->end_run();
   });
   return seconds;

@@ -80,7 +80,8 @@ class Executable {
   // Runs once. `inputs` in the order of graph.leaves(Op::input), `outputs` in that of graph.outputs: dense row-major
   // memory of the right type (checked once per address change, not per element), read and written in place.
   void run(const std::vector<Array>& inputs, const std::vector<Array>& outputs, const Context& context = {});
-  // The same with a timer around every step: seconds per step of the plan, 0 for those that run once.
+  // The same with a timer around every step: seconds per step of the plan, of all parts of the batch, 0 for those that
+  // run once.
   std::vector<double> run_timed(const std::vector<Array>& inputs, const std::vector<Array>& outputs);
   // Runs the parts of a batch side by side, each up to its next sum over ranks that its plan reads (all_reduce).
   // `collectives` then adds the values of all parts in host memory (sum_within), and all continue. All plans must have

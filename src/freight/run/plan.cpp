@@ -124,6 +124,8 @@ Plan::Plan(const Graph& graph, const RunOptions& options, Measure measure) : sou
   ChoiceRule rule(guess ? Unknown::guessed : first,
                   measure == Measure::first_shape ? Lasting::process : Lasting::until_measured);
   Backend& device = backend(options.backend);
+  // Not where kernels are fixed: a part's may add in another order than those of the whole batch.
+  if (options.frozen && !options.deterministic) parts_ = passes::batch_parts(source_, device.cache_bytes());
   const size_t most = options.limit.bytes;
   size_t limit = most;
   lower(device, limit, rule);
@@ -157,7 +159,7 @@ void Plan::lower(Backend& device, size_t limit, ChoiceRule& rule) {
   const RunOptions& options = options_;
   ArenaLimit within = options.limit;
   within.bytes = limit;
-  const Graph lowered = run_pipeline(source_, device,
+  const Graph lowered = run_pipeline(parts_.count > 1 ? parts_.graph : source_, device,
                                      {.recompute = options.recompute,
                                       .compute = options.compute,
                                       .states = states,
@@ -185,6 +187,10 @@ void Plan::lower(Backend& device, size_t limit, ChoiceRule& rule) {
     }
     spec.stream_outputs = written > kStreamBytes;
     PlanStep step{i, nullptr, cost(g, n), once[i], once[i] ? Queue::kernels : queue_of(n.op)};
+    if (!step.once) {
+      step.cost.flops *= static_cast<double>(parts_.count);
+      step.cost.bytes *= static_cast<double>(parts_.count);
+    }
     try {
       const bool crosses = n.op == Op::offload || n.op == Op::fetch;
       const auto transfer = [&] {
@@ -285,7 +291,8 @@ std::string print(const Plan& plan) {
     return own ? cat(text, "+", b.offset) : cat(text, ".", b.index);
   };
   std::string out =
-      cat("plan ", plan.options().backend, ": ", plan.steps().size(), " steps, arena ", plan.arena_bytes(), " bytes\n");
+      cat("plan ", plan.options().backend, ": ", plan.steps().size(), " steps, arena ", plan.arena_bytes(), " bytes",
+          plan.parts().count > 1 ? cat(", for each of ", plan.parts().count, " parts of the batch") : "", "\n");
   for (size_t i = 0; i < plan.steps().size(); ++i) {
     const Node& n = g.node(plan.steps()[i].node);
     out +=
@@ -300,14 +307,6 @@ std::string print(const Plan& plan) {
 }
 
 namespace {
-
-// Nodes of these may refuse their elements when they run: an index out of range, a matrix that is singular.
-bool may_refuse(const Graph& graph, const Node& n) {
-  const auto indexes = [&](Value v) { return is_integer(graph.type(v).dtype); };
-  const CanFail can_fail = info(n.op).can_fail;
-  if (can_fail != CanFail::by_index) return can_fail == CanFail::yes;
-  return std::any_of(n.inputs.begin(), n.inputs.end(), indexes);
-}
 
 // True where a plan of either of two graphs of equal structure names what the other's user called, and where. An eager
 // run does not ask: where it fails it runs node by node, and each tells its own place.

@@ -8,6 +8,7 @@
 
 #include "freight/backend/backend.h"
 #include "freight/base/device_memory.h"
+#include "freight/passes/batch_parts.h"
 #include "freight/passes/passes.h"
 #include "freight/passes/placement.h"
 #include "freight/run/executable.h"
@@ -33,7 +34,9 @@ class Plan {
   Plan(const Graph& graph, const RunOptions& options, Measure measure = Measure::now);
 
   const Graph& source() const { return source_; }       // the graph as traced
-  const Graph& graph() const { return placed_.graph; }  // as lowered
+  const Graph& graph() const { return placed_.graph; }  // as lowered; of one part of the batch
+  // A run replays the steps for each of these parts of the batch. Costs of steps are those of a run.
+  const passes::BatchParts& parts() const { return parts_; }
   const PlacedGraph& placed() const { return placed_; }
   const MemoryPlan& memory() const { return memory_; }
   // Those that run once come first.
@@ -65,6 +68,7 @@ class Plan {
   void plan_copying();
   Graph source_;
   RunOptions options_;
+  passes::BatchParts parts_;
   PlacedGraph placed_;
   MemoryPlan memory_;
   std::vector<PlanStep> steps_;

@@ -56,6 +56,10 @@ class CpuBackend final : public Backend {
     if (env::get("FREIGHT_BF16") == "1" && dnnl_multiplies(dtype)) return {};
     return "the CPU has neither avx512_bf16 nor AMX";
   }
+  size_t cache_bytes() const override {
+    static const auto bytes = static_cast<size_t>(cpu_info().l3_bytes);
+    return bytes;
+  }
   bool has_kernel(const Graph& graph, const Node& node) const override { return family_of(graph, node) != nullptr; }
   bool narrows(const Graph&, const Node&, DType dtype) const override { return dtype == DType::bf16 && bf16_table(); }
   bool fuses() const override { return true; }

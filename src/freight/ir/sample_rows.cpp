@@ -1,11 +1,11 @@
 // See sample_rows.h.
-#include "freight/finetune/sample_rows.h"
+#include "freight/ir/sample_rows.h"
 
 #include <algorithm>
 
 #include "freight/ir/builder.h"
 
-namespace freight::finetune {
+namespace freight {
 
 namespace {
 
@@ -173,12 +173,11 @@ std::vector<Dependence> of_definition(const Operands& o) {
 
 }  // namespace
 
-ByValue<Dependence> dependences_of(const Graph& graph, Value x, int64_t n,
-                                   const std::function<Dependence(Value leaf)>& leaf) {
+ByValue<Dependence> dependences_of(const Graph& graph, int64_t n, const std::function<Dependence(Value leaf)>& leaf) {
   ByValue<Dependence> of(graph.values.size(), constant);
   for (const Node& node : graph.nodes) {
     if (node.op == Op::input || node.op == Op::state) {
-      of[node.out()] = node.out() == x ? rows : leaf(node.out());
+      of[node.out()] = leaf(node.out());
       continue;
     }
     Operands o{graph, node, {}, n};
@@ -189,4 +188,4 @@ ByValue<Dependence> dependences_of(const Graph& graph, Value x, int64_t n,
   return of;
 }
 
-}  // namespace freight::finetune
+}  // namespace freight
