@@ -78,9 +78,9 @@ struct Sink {
   Progress& progress;
   Figures& figures;
 
-  void take(const std::vector<Input>& batch, const BatchAnswer& a) {
-    for (const BatchAnswer::Note& note : a.notes) {
-      const bool range = note.of == BatchAnswer::Note::Of::range;
+  void take(const std::vector<Input>& batch, const BatchPrediction& a) {
+    for (const BatchPrediction::Note& note : a.notes) {
+      const bool range = note.of == BatchPrediction::Note::Of::range;
       if (range && figures.warned) continue;
       if (range) {
         figures.warned = true;
@@ -89,9 +89,9 @@ struct Sink {
       }
       progress.line(cat(range ? "warning: " : "warning: skipped: ", note.text));
     }
-    if (!a.answered.empty()) {
+    if (!a.predicted.empty()) {
       std::vector<std::string> names;
-      for (const int64_t i : a.answered) names.push_back(batch[static_cast<size_t>(i)].name);
+      for (const int64_t i : a.predicted) names.push_back(batch[static_cast<size_t>(i)].name);
       figures.planning_s += a.planning_s;
       figures.batches_s.push_back(a.seconds);
       writer.write(names, a.rows);
@@ -115,8 +115,8 @@ void predict_samples(deploy::Predictor& predictor, InputStream& inputs, const In
     int signal = signals::own_signal();
     if (!comm && signal != 0) return;
     const std::vector<Input>& own = round.batches[static_cast<size_t>(shard.rank)];
-    BatchAnswer mine = signal == 0 ? answer(predictor, own, stop_at_bad) : BatchAnswer();
-    std::optional<std::vector<BatchAnswer>> all;
+    BatchPrediction mine = signal == 0 ? predict(predictor, own, stop_at_bad) : BatchPrediction();
+    std::optional<std::vector<BatchPrediction>> all;
     if (comm) {
       all = exchange(*comm, round, mine, signal);
     } else {
@@ -143,7 +143,7 @@ void predict_table(deploy::Predictor& predictor, RowStream& stream, PredictionWr
     for (const std::string& gap : gaps.warnings(columns)) progress.line(cat("warning: ", file, ": ", gap));
     gaps = {};
   };
-  predict_rows(predictor, stream, writer, explain, [&](const RowsAnswered& block) {
+  predict_rows(predictor, stream, writer, explain, [&](const RowsPredicted& block) {
     if (block.file != file) end_file();
     file = block.file;
     gaps.add(block.gaps);

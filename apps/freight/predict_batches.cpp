@@ -60,9 +60,9 @@ class ByteReader {
   size_t left_;
 };
 
-void put(ByteWriter& to, const BatchAnswer& a) {
+void put(ByteWriter& to, const BatchPrediction& a) {
   to.number(a.notes.size());
-  for (const BatchAnswer::Note& n : a.notes) {
+  for (const BatchPrediction::Note& n : a.notes) {
     to.number(n.of);
     to.text(n.text);
   }
@@ -71,9 +71,9 @@ void put(ByteWriter& to, const BatchAnswer& a) {
     to.number(a.fault->kind());
     for (const std::string* s : {&a.fault->op(), &a.fault->message(), &a.fault->where()}) to.text(*s);
   }
-  to.number(a.answered.size());
-  to.bytes(a.answered.data(), a.answered.size() * sizeof(int64_t));
-  if (!a.answered.empty()) {
+  to.number(a.predicted.size());
+  to.bytes(a.predicted.data(), a.predicted.size() * sizeof(int64_t));
+  if (!a.predicted.empty()) {
     to.number(a.rows.shape()[1]);
     to.bytes(a.rows.raw(), a.rows.bytes());
   }
@@ -81,11 +81,11 @@ void put(ByteWriter& to, const BatchAnswer& a) {
   to.number(a.planning_s);
 }
 
-BatchAnswer take_answer(ByteReader& from) {
-  BatchAnswer a;
+BatchPrediction take_prediction(ByteReader& from) {
+  BatchPrediction a;
   const auto notes = from.number<size_t>();
   for (size_t i = 0; i < notes; ++i) {
-    const auto of = from.number<BatchAnswer::Note::Of>();
+    const auto of = from.number<BatchPrediction::Note::Of>();
     a.notes.push_back({of, from.text()});
   }
   if (from.number<bool>()) {
@@ -93,10 +93,10 @@ BatchAnswer take_answer(ByteReader& from) {
     std::string op = from.text(), message = from.text(), where = from.text();
     a.fault.emplace(kind, std::move(op), std::move(message), std::move(where));
   }
-  a.answered.resize(from.number<size_t>());
-  from.bytes(a.answered.data(), a.answered.size() * sizeof(int64_t));
-  if (!a.answered.empty()) {
-    a.rows = Array(DType::f32, {static_cast<int64_t>(a.answered.size()), from.number<int64_t>()});
+  a.predicted.resize(from.number<size_t>());
+  from.bytes(a.predicted.data(), a.predicted.size() * sizeof(int64_t));
+  if (!a.predicted.empty()) {
+    a.rows = Array(DType::f32, {static_cast<int64_t>(a.predicted.size()), from.number<int64_t>()});
     from.bytes(a.rows.raw(), a.rows.bytes());
   }
   a.seconds = from.number<double>();
@@ -133,9 +133,9 @@ std::string names_in_short(const Round& round) {
 
 }  // namespace
 
-BatchAnswer answer(deploy::Predictor& predictor, const std::vector<Input>& batch, bool stop_at_bad) {
-  using Of = BatchAnswer::Note::Of;
-  BatchAnswer a;
+BatchPrediction predict(deploy::Predictor& predictor, const std::vector<Input>& batch, bool stop_at_bad) {
+  using Of = BatchPrediction::Note::Of;
+  BatchPrediction a;
   std::vector<Array> samples;
   bool warned = false;  // about a range
   for (size_t i = 0; i < batch.size(); ++i) {
@@ -151,7 +151,7 @@ BatchAnswer answer(deploy::Predictor& predictor, const std::vector<Input>& batch
     const std::string odd = warned ? "" : predictor.range_warning(input.sample);
     if (!odd.empty()) a.notes.push_back({Of::range, cat(input.name, ": ", odd)});
     warned = warned || !odd.empty();
-    a.answered.push_back(static_cast<int64_t>(i));
+    a.predicted.push_back(static_cast<int64_t>(i));
     samples.push_back(input.sample);
   }
   if (samples.empty()) return a;
@@ -178,13 +178,13 @@ Round next_round(InputStream& inputs, const InputShard& shard) {
   return round;
 }
 
-std::optional<std::vector<BatchAnswer>> exchange(comm::Comm& comm, const Round& round, const BatchAnswer& mine,
-                                                 int& signal) {
+std::optional<std::vector<BatchPrediction>> exchange(comm::Comm& comm, const Round& round, const BatchPrediction& mine,
+                                                     int& signal) {
   ByteWriter bytes;
   bytes.number(signal);
   bytes.text(names_in_short(round));
   put(bytes, mine);
-  std::vector<BatchAnswer> all;
+  std::vector<BatchPrediction> all;
   std::string first;
   const std::vector<std::string> gathered = gather_bytes(comm, bytes.all());
   std::vector<ByteReader> readers;
@@ -198,7 +198,7 @@ std::optional<std::vector<BatchAnswer>> exchange(comm::Comm& comm, const Round& 
       fail(ErrorKind::data, "predict", "rank ", r,
            " finds other inputs than rank 0: a folder or a list differs there, ", "or has changed meanwhile");
     }
-    all.push_back(take_answer(readers[r]));
+    all.push_back(take_prediction(readers[r]));
   }
   return all;
 }

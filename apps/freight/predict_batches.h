@@ -15,20 +15,20 @@
 namespace freight::app {
 
 // The predictions of a batch.
-struct BatchAnswer {
+struct BatchPrediction {
   struct Note {
     // An input that cannot be read; values outside the range of training.
     enum class Of : uint8_t { left_out, range } of;
     std::string text;
   };
-  std::vector<Note> notes;        // in the order of the inputs; of ranges only the first
-  std::optional<Error> fault;     // of an input that ends everything; the predictions are those of the inputs before it
-  std::vector<int64_t> answered;  // numbers of the inputs with predictions
-  Array rows;                     // f32 (answered, outputs); undefined if there are none
+  std::vector<Note> notes;     // in the order of the inputs; of ranges only the first
+  std::optional<Error> fault;  // of an input that ends everything; the predictions are those of the inputs before it
+  std::vector<int64_t> predicted;  // numbers of the inputs with predictions
+  Array rows;                      // f32 (predicted, outputs); undefined if there are none
   double seconds = 0, planning_s = 0;
 };
 // Predicts a batch. `stop_at_bad`: an input that cannot be read ends the batch.
-BatchAnswer answer(deploy::Predictor& predictor, const std::vector<Input>& batch, bool stop_at_bad);
+BatchPrediction predict(deploy::Predictor& predictor, const std::vector<Input>& batch, bool stop_at_bad);
 
 // A batch for each rank, or for this process alone.
 struct Round {
@@ -39,7 +39,7 @@ Round next_round(InputStream& inputs, const InputShard& shard);
 
 // Exchanges the ranks' predictions. `signal`: the signal that asked this rank to stop; 0: none. If any rank was asked,
 // returns null and sets `signal` on all. Throws Error(data) if ranks see different inputs.
-std::optional<std::vector<BatchAnswer>> exchange(comm::Comm& comm, const Round& round, const BatchAnswer& mine,
-                                                 int& signal);
+std::optional<std::vector<BatchPrediction>> exchange(comm::Comm& comm, const Round& round, const BatchPrediction& mine,
+                                                     int& signal);
 
 }  // namespace freight::app

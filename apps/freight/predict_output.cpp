@@ -24,8 +24,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kWidest = 80;       // of the first column
-constexpr size_t kUsualAnswer = 32;  // characters after the name
+constexpr size_t kWidest = 80;           // of the first column
+constexpr size_t kUsualPrediction = 32;  // characters after the name
 
 std::string dump(const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
@@ -98,7 +98,7 @@ std::string PredictionWriter::text_of(const std::vector<std::string>& names, con
                                       const Array* contributions, const std::vector<std::string>& passed) const {
   const auto width = static_cast<int64_t>(bundle_.columns.size()) + 1;
   std::string out;
-  if (!names.empty()) out.reserve(names.size() * (names.back().size() + kUsualAnswer));
+  if (!names.empty()) out.reserve(names.size() * (names.back().size() + kUsualPrediction));
   for (size_t i = 0; options_.form != Form::none && i < names.size(); ++i) {
     const float* row = rows.data<float>() + static_cast<int64_t>(i) * outputs_;
     const Added added =

@@ -28,11 +28,11 @@ constexpr int64_t kMostRows = 1 << 13, kLeastRows = 64, kCells = 1 << 18;
 constexpr size_t kBlocksAhead = 2;  // in addition to those being predicted: read, or waiting to be written
 
 // A block's predictions, and its text if that does not depend on earlier blocks.
-struct AnsweredBlock {
-  RowsAnswered answered;
+struct PredictedBlock {
+  RowsPredicted predicted;
   std::vector<store::Beyond> beyond;  // the first of each column
   std::vector<std::string> names;
-  Array answers, contributions;
+  Array predictions, contributions;
   std::optional<std::string> text;
 };
 
@@ -98,20 +98,20 @@ std::vector<std::string> names_of(const RowBlock& block) {
   return names;
 }
 
-AnsweredBlock answers_to(const RowBlock& block, const store::Bundle& bundle, const PredictionWriter& writer,
-                         bool explain) {
-  AnsweredBlock b;
-  b.answered = {.rows = block.count(), .left_out = block.faults, .file = block.file};
-  b.answered.gaps.add(bundle.columns, block.values);
+PredictedBlock predictions_for(const RowBlock& block, const store::Bundle& bundle, const PredictionWriter& writer,
+                               bool explain) {
+  PredictedBlock b;
+  b.predicted = {.rows = block.count(), .left_out = block.faults, .file = block.file};
+  b.predicted.gaps.add(bundle.columns, block.values);
   b.beyond = beyond_in(block, bundle.columns);
-  if (b.answered.rows == 0) return b;
+  if (b.predicted.rows == 0) return b;
   const auto start = std::chrono::steady_clock::now();
-  b.answers = bundle.rows->run(block.values);
+  b.predictions = bundle.rows->run(block.values);
   if (explain) b.contributions = bundle.rows->contributions(block.values);
-  b.answered.seconds = seconds_since(start);
+  b.predicted.seconds = seconds_since(start);
   b.names = names_of(block);
   if (writer.texts_stand_alone()) {
-    b.text = writer.text_of(b.names, b.answers, explain ? &b.contributions : nullptr, block.passed);
+    b.text = writer.text_of(b.names, b.predictions, explain ? &b.contributions : nullptr, block.passed);
   }
   return b;
 }
@@ -195,19 +195,19 @@ bool RowStream::next(RowBlock& block) {
 }
 
 void predict_rows(const deploy::Predictor& predictor, RowStream& stream, PredictionWriter& writer, bool explain,
-                  const std::function<bool(const RowsAnswered&)>& answered) {
-  using Task = std::packaged_task<AnsweredBlock()>;
+                  const std::function<bool(const RowsPredicted&)>& predicted) {
+  using Task = std::packaged_task<PredictedBlock()>;
   const store::Bundle& bundle = predictor.bundle();
   // With --explain blocks are predicted one after the other, since contributions use all threads. Otherwise each thread
   // predicts a block by itself, so that none waits for others at the end of each.
   const size_t threads = explain ? 1 : static_cast<size_t>(thread_count());
-  BoundedQueue<std::future<AnsweredBlock>> in_order(threads + kBlocksAhead);
+  BoundedQueue<std::future<PredictedBlock>> in_order(threads + kBlocksAhead);
   BoundedQueue<Task> open(threads + kBlocksAhead + 1);
   const auto read = [&] {
     try {
       for (RowBlock block; stream.next(block);) {
         const auto rows = std::make_shared<const RowBlock>(std::move(block));
-        Task task([rows, &bundle, &writer, explain] { return answers_to(*rows, bundle, writer, explain); });
+        Task task([rows, &bundle, &writer, explain] { return predictions_for(*rows, bundle, writer, explain); });
         if (!in_order.put(task.get_future()) || !open.put(std::move(task))) break;
       }
       in_order.end();
@@ -216,7 +216,7 @@ void predict_rows(const deploy::Predictor& predictor, RowStream& stream, Predict
     }
     open.end();
   };
-  const auto answer = [&] {
+  const auto predict = [&] {
     std::optional<ThreadLimit> alone;
     if (threads > 1) alone.emplace(1);
     for (Task task; open.take(task);) task();
@@ -226,20 +226,20 @@ void predict_rows(const deploy::Predictor& predictor, RowStream& stream, Predict
     open.close();
   };
   Joined reading(release, read);
-  std::vector<std::unique_ptr<Joined>> answering;
-  for (size_t i = 0; i < threads; ++i) answering.push_back(std::make_unique<Joined>(release, answer));
+  std::vector<std::unique_ptr<Joined>> predicting;
+  for (size_t i = 0; i < threads; ++i) predicting.push_back(std::make_unique<Joined>(release, predict));
   std::set<size_t> reported_beyond;  // columns
-  for (std::future<AnsweredBlock> next; in_order.take(next);) {
-    AnsweredBlock b = next.get();
+  for (std::future<PredictedBlock> next; in_order.take(next);) {
+    PredictedBlock b = next.get();
     for (store::Beyond& beyond : b.beyond) {
-      if (reported_beyond.insert(beyond.column).second) b.answered.beyond.push_back(std::move(beyond.text));
+      if (reported_beyond.insert(beyond.column).second) b.predicted.beyond.push_back(std::move(beyond.text));
     }
     if (b.text) {
-      writer.write_text(*b.text, b.answers);
-    } else if (b.answered.rows > 0) {
-      writer.write(b.names, b.answers, explain ? &b.contributions : nullptr);
+      writer.write_text(*b.text, b.predictions);
+    } else if (b.predicted.rows > 0) {
+      writer.write(b.names, b.predictions, explain ? &b.contributions : nullptr);
     }
-    if (!answered(b.answered)) break;
+    if (!predicted(b.predicted)) break;
   }
 }
 

@@ -63,7 +63,7 @@ class RowStream {
 // A number of rows with which a block fills some megabytes.
 int64_t rows_per_block(const store::Bundle& bundle);
 
-struct RowsAnswered {
+struct RowsPredicted {
   int64_t rows = 0;
   double seconds = 0;  // of the model only
   std::vector<Error> left_out = {};
@@ -71,9 +71,9 @@ struct RowsAnswered {
   std::string file = {};
   store::ColumnGaps gaps = {};
 };
-// Predicts all rows, as many blocks at a time as there are compute threads. `answered` is called for each block in
+// Predicts all rows, as many blocks at a time as there are compute threads. `predicted` is called for each block in
 // order, on the calling thread, which writes; if it returns false, prediction ends early.
 void predict_rows(const deploy::Predictor& predictor, RowStream& stream, PredictionWriter& writer, bool explain,
-                  const std::function<bool(const RowsAnswered&)>& answered);
+                  const std::function<bool(const RowsPredicted&)>& predicted);
 
 }  // namespace freight::app

@@ -115,9 +115,9 @@ TEST_P(ArrayKinds, MeanOneThingInAllCommands) {
     EXPECT_EQ(samples.back().to_vector<float>(), row(sets.train.images, n).to_vector<float>());
     EXPECT_EQ(predictor.range_warning(samples.back()), "");
   }
-  const Array answers = predictor.run(samples);
+  const Array predictions = predictor.run(samples);
   for (int64_t n = 0; n < kCount; ++n) {
-    const float* p = answers.data<float>() + 2 * n;
+    const float* p = predictions.data<float>() + 2 * n;
     right += (p[1] > p[0]) == (n % 2 == 1) ? 1 : 0;
   }
   // eval

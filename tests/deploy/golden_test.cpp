@@ -1,4 +1,4 @@
-// Files that earlier versions wrote stay readable and give the answers that they gave (golden/README.md).
+// Files that earlier versions wrote stay readable and give the predictions that they gave (golden/README.md).
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -21,10 +21,10 @@ const std::string kGolden = source_dir() + "/tests/deploy/golden/";
 
 nlohmann::json expected() { return nlohmann::json::parse(read_text(kGolden + "expected.json")); }
 
-void expect_row(const Array& answers, size_t row, const std::vector<float>& need) {
-  ASSERT_EQ(answers.shape()[1], static_cast<int64_t>(need.size()));
+void expect_row(const Array& predictions, size_t row, const std::vector<float>& need) {
+  ASSERT_EQ(predictions.shape()[1], static_cast<int64_t>(need.size()));
   for (size_t k = 0; k < need.size(); ++k) {
-    EXPECT_NEAR(answers.data<float>()[row * need.size() + k], need[k], 1e-5) << row << " " << k;
+    EXPECT_NEAR(predictions.data<float>()[row * need.size() + k], need[k], 1e-5) << row << " " << k;
   }
 }
 
@@ -38,8 +38,8 @@ TEST(Golden, Bundle1OfImagesAnswersAsItDid) {
   const data::Dataset test = data::load(kGolden + "data").test;
   std::vector<Array> samples;
   for (int64_t i = 0; i < 3; ++i) samples.push_back(test.slice(i, 1).images.reshaped({1, 8, 8}));
-  const Array answers = predictor.run(samples);
-  for (size_t i = 0; i < 3; ++i) expect_row(answers, i, expected()["pictures"][i].get<std::vector<float>>());
+  const Array predictions = predictor.run(samples);
+  for (size_t i = 0; i < 3; ++i) expect_row(predictions, i, expected()["pictures"][i].get<std::vector<float>>());
 }
 
 TEST(Golden, Bundle1OfTextsAnswersAsItDid) {

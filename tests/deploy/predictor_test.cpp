@@ -1,4 +1,4 @@
-// Predictor: what it takes, refuses and answers. That it agrees with evaluation is tested in tests/train.
+// Predictor: what it takes, refuses and predicts. That it agrees with evaluation is tested in tests/train.
 #include "freight/deploy/predictor.h"
 
 #include <gtest/gtest.h>

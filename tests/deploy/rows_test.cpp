@@ -1,4 +1,4 @@
-// Table models as ONNX files and under verification: ONNX Runtime answers every row as predict does, whatever its
+// Table models as ONNX files and under verification: ONNX Runtime predicts every row as `predict` does, whatever its
 // cells, and what is stored is answered again.
 #include <gtest/gtest.h>
 
@@ -125,10 +125,10 @@ TEST_F(RowsTest, AModelThatAnswersOtherwiseFails) {
   const std::string path = trained({"linear", Told::value});
   store::Bundle bundle = store::load_bundle(path);
   ASSERT_TRUE(bundle.samples.there());
-  Array answers(DType::f32, bundle.samples.answers.shape());
-  std::copy_n(bundle.samples.answers.data<float>(), answers.numel(), answers.data<float>());
-  answers.data<float>()[5] *= 1.001f;
-  bundle.samples.answers = answers;
+  Array predictions(DType::f32, bundle.samples.predictions.shape());
+  std::copy_n(bundle.samples.predictions.data<float>(), predictions.numel(), predictions.data<float>());
+  predictions.data<float>()[5] *= 1.001f;
+  bundle.samples.predictions = predictions;
   const std::vector<Claim> claims = verify({}, bundle, {});
   EXPECT_EQ(claims[0].name, "replay");
   EXPECT_EQ(claims[0].state, Claim::State::fails);

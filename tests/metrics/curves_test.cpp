@@ -24,16 +24,16 @@ TEST(Curves, AreThoseOfAHandfulOfSamples) {
 }
 
 TEST(Curves, TheAreaIsThatOfEval) {
-  Array answers(DType::f32, {200, 2}), labels(DType::i64, {200});
+  Array predictions(DType::f32, {200, 2}), labels(DType::i64, {200});
   std::vector<Scored> scored;
   for (int64_t i = 0; i < 200; ++i) {
     const float p = static_cast<float>(i * 37 % 101) / 101;
     labels.data<int64_t>()[i] = i * 13 % 7 < 3 + (p > 0.5f ? 2 : 0) ? 1 : 0;
-    answers.data<float>()[2 * i] = 1 - p;
-    answers.data<float>()[2 * i + 1] = p;
+    predictions.data<float>()[2 * i] = 1 - p;
+    predictions.data<float>()[2 * i + 1] = p;
     scored.push_back({p, labels.data<int64_t>()[i] == 1});
   }
-  const std::vector<Score> scores = scores_of(answers, labels, {.draws = 1});
+  const std::vector<Score> scores = scores_of(predictions, labels, {.draws = 1});
   ASSERT_EQ(scores[0].name, "auc");
   EXPECT_NEAR(threshold_curves(scored).area, scores[0].value, 1e-12);
 }

@@ -16,20 +16,20 @@ namespace {
 struct Population {
   double rare = 0.2, apart = 1.5;
 
-  // The answers f32 (N, 2) and labels of so many samples.
+  // The predictions f32 (N, 2) and labels of so many samples.
   std::pair<Array, Array> draw(uint64_t seed, int64_t n) const {
     PhiloxStream random(seed, 1, 2);
-    Array answers(DType::f32, {n, 2}), labels(DType::i64, {n});
+    Array predictions(DType::f32, {n, 2}), labels(DType::i64, {n});
     for (int64_t i = 0; i < n; ++i) {
       const bool second = random.below(1000000) < static_cast<uint32_t>(1e6 * rare);
       const double score = static_cast<double>(random.normal()) + (second ? apart : 0);
       const double logit = apart * score - apart * apart / 2 + std::log(rare / (1 - rare));
       const double p = 1 / (1 + std::exp(-logit));
-      answers.data<float>()[2 * i] = static_cast<float>(1 - p);
-      answers.data<float>()[2 * i + 1] = static_cast<float>(p);
+      predictions.data<float>()[2 * i] = static_cast<float>(1 - p);
+      predictions.data<float>()[2 * i + 1] = static_cast<float>(p);
       labels.data<int64_t>()[i] = second ? 1 : 0;
     }
-    return {answers, labels};
+    return {predictions, labels};
   }
 };
 
@@ -49,10 +49,10 @@ void expect_coverage(const Population& population, int64_t n, int draws) {
   constexpr int kSets = 1000;
   uint64_t seed = 1000;
   for (int set = 0; set < kSets;) {
-    const auto [answers, labels] = population.draw(seed++, n);
+    const auto [predictions, labels] = population.draw(seed++, n);
     if (rarer(labels) < 20) continue;
     ++set;
-    for (const Score& s : scores_of(answers, labels, {.first = {.name = "mcc", .higher = true}, .draws = draws})) {
+    for (const Score& s : scores_of(predictions, labels, {.first = {.name = "mcc", .higher = true}, .draws = draws})) {
       if (s.interval == Score::Interval::none) continue;
       ASSERT_EQ(s.interval, Score::Interval::known) << s.name;
       held[s.name] += s.low <= truth[s.name] && truth[s.name] <= s.high;
@@ -71,9 +71,9 @@ TEST(Intervals, HoldTheTruthInNineteenOfTwentySetsOfAThousand) {
 }
 
 TEST(Intervals, ThereIsNoneOfTooFewSamples) {
-  const auto [answers, labels] = Population{.rare = 0.05}.draw(5, 200);
+  const auto [predictions, labels] = Population{.rare = 0.05}.draw(5, 200);
   ASSERT_LT(rarer(labels), 20);
-  for (const Score& s : scores_of(answers, labels)) {
+  for (const Score& s : scores_of(predictions, labels)) {
     const bool of_all = s.name == "accuracy" || s.name == "log_loss";
     if (of_all || s.name == "ece") continue;
     EXPECT_EQ(s.interval, Score::Interval::too_few) << s.name;

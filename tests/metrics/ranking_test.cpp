@@ -1,5 +1,5 @@
 // Metrics of a ranking: by scikit-learn's figures (ndcg_score of gains 2^relevance - 1, average_precision_score), and
-// by counting all orders where answers are equal.
+// by counting all orders where predictions are equal.
 #include "freight/metrics/ranking.h"
 
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 namespace freight::metrics {
 namespace {
 
-std::vector<RankedRow> query(const std::vector<float>& answers, const std::vector<float>& relevances) {
+std::vector<RankedRow> query(const std::vector<float>& predictions, const std::vector<float>& relevances) {
   std::vector<RankedRow> rows;
-  for (size_t i = 0; i < answers.size(); ++i) rows.push_back({answers[i], relevances[i]});
+  for (size_t i = 0; i < predictions.size(); ++i) rows.push_back({predictions[i], relevances[i]});
   return rows;
 }
 
@@ -42,8 +42,8 @@ TEST(Ranking, AveragePrecisionIsTheMeanOverAllOrdersOfEqualAnswers) {
 TEST(Ranking, ScoresAreMeansOverQueriesAndIntervalsAreDrawnByThem) {
   Truth truth(Array::of<float>({3, 2, 0, 1, 2, 0, 0, 1, 0, 2}, {10}));
   truth.queries = Array::of<int64_t>({7, 7, 7, 7, 7, 7, 2, 2, 2, 2}, {10});
-  const Array answers = Array::of<float>({0.9f, 0.8f, 0.7f, 0.6f, 0.5f, 0.4f, 0.5f, 0.5f, 0.5f, 0.1f}, {10, 1});
-  const std::vector<Score> scores = scores_of(answers, truth, {.first = {.name = "ndcg@2"}});
+  const Array predictions = Array::of<float>({0.9f, 0.8f, 0.7f, 0.6f, 0.5f, 0.4f, 0.5f, 0.5f, 0.5f, 0.1f}, {10, 1});
+  const std::vector<Score> scores = scores_of(predictions, truth, {.first = {.name = "ndcg@2"}});
   ASSERT_EQ(scores.size(), 4u);
   EXPECT_EQ(scores[0].name, "ndcg@2");
   EXPECT_EQ(scores[1].name, "ndcg");

@@ -1,4 +1,4 @@
-// Scores of answers: by hand, as scikit-learn defines them, and their intervals.
+// Scores of predictions: by hand, as scikit-learn defines them, and their intervals.
 #include "freight/metrics/scores.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace freight::metrics {
 namespace {
 
-Array answers_of(const std::vector<float>& v, int64_t k) {
+Array predictions_of(const std::vector<float>& v, int64_t k) {
   Array a(DType::f32, {static_cast<int64_t>(v.size()) / k, k});
   std::copy(v.begin(), v.end(), a.data<float>());
   return a;
@@ -29,7 +29,7 @@ double score(const std::vector<Score>& scores, const std::string& name) {
 
 TEST(Scores, OfTwoClassesAreTheAreaAndF1) {
   // Probabilities of the second class 0.1 0.4 0.35 0.8 0.4, of which the second, fourth and fifth pair has a tie.
-  const Array y = answers_of({0.9f, 0.1f, 0.6f, 0.4f, 0.65f, 0.35f, 0.2f, 0.8f, 0.6f, 0.4f}, 2);
+  const Array y = predictions_of({0.9f, 0.1f, 0.6f, 0.4f, 0.65f, 0.35f, 0.2f, 0.8f, 0.6f, 0.4f}, 2);
   const auto scores = scores_of(y, classes_of({0, 0, 1, 1, 1}));
   // Of six pairs, (0.35 | 0.1), (0.8 | 0.1), (0.8 | 0.4), (0.4 | 0.1) are right and (0.4 | 0.4) counts half.
   EXPECT_NEAR(score(scores, "auc"), 4.5 / 6, 1e-12);
@@ -41,7 +41,7 @@ TEST(Scores, OfTwoClassesAreTheAreaAndF1) {
 }
 
 TEST(Scores, OfMoreClassesAreTheMeanOverThoseThatAreThere) {
-  const Array y = answers_of({1, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0}, 4);
+  const Array y = predictions_of({1, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0}, 4);
   const auto scores = scores_of(y, classes_of({0, 1, 2, 2}));
   EXPECT_NEAR(score(scores, "macro_f1"), (2.0 / 3 + 2.0 / 3 + 0) / 3, 1e-12);
   EXPECT_TRUE(std::isnan(score(scores, "auc")));
@@ -51,31 +51,31 @@ TEST(Scores, OfValuesAreErrorsAndTheShareThatIsExplained) {
   Array labels(DType::f32, {4});
   const float told[] = {1, 2, 3, 6};
   std::copy_n(told, 4, labels.data<float>());
-  const auto scores = scores_of(answers_of({1, 3, 3, 4}, 1), labels);
+  const auto scores = scores_of(predictions_of({1, 3, 3, 4}, 1), labels);
   EXPECT_NEAR(score(scores, "rmse"), std::sqrt(5.0 / 4), 1e-12);
   EXPECT_NEAR(score(scores, "mae"), 3.0 / 4, 1e-12);
   EXPECT_NEAR(score(scores, "r2"), 1 - 5.0 / 14, 1e-12);
   std::fill_n(labels.data<float>(), 4, 2.0f);
-  EXPECT_TRUE(std::isnan(score(scores_of(answers_of({1, 3, 3, 4}, 1), labels), "r2")));
+  EXPECT_TRUE(std::isnan(score(scores_of(predictions_of({1, 3, 3, 4}, 1), labels), "r2")));
   EXPECT_TRUE(scores_of(Array(DType::f32, {0, 1}), Array(DType::f32, {0})).empty());
 }
 
 TEST(Scores, AThresholdSaysFromWhereOnTheSecondClassIsTold) {
-  const Array y = answers_of({0.9f, 0.1f, 0.8f, 0.2f, 0.7f, 0.3f, 0.6f, 0.4f, 0.4f, 0.6f}, 2);
+  const Array y = predictions_of({0.9f, 0.1f, 0.8f, 0.2f, 0.7f, 0.3f, 0.6f, 0.4f, 0.4f, 0.6f}, 2);
   const Array labels = classes_of({0, 0, 1, 0, 1});
   const Metric f1{.name = "f1", .higher = true}, accuracy{.name = "accuracy", .higher = true};
   EXPECT_NEAR(*score_of(f1, y, labels), 2.0 / 3, 1e-12);
   EXPECT_NEAR(*score_of(f1, y, labels, 0.25), 4.0 / 5, 1e-12);
   EXPECT_NEAR(best_threshold(f1, y, labels), 0.25, 1e-7);
   EXPECT_NEAR(best_threshold(accuracy, y, labels), 0.5, 1e-7) << "0.25 is as good, and farther away";
-  const Array sure = answers_of({0.9f, 0.1f, 0.3f, 0.7f, 0.2f, 0.8f}, 2);
+  const Array sure = predictions_of({0.9f, 0.1f, 0.3f, 0.7f, 0.2f, 0.8f}, 2);
   EXPECT_NEAR(best_threshold(accuracy, sure, classes_of({0, 0, 1})), 0.75, 1e-7);
   EXPECT_NEAR(best_threshold(f1, sure, classes_of({1, 1, 1})), 0.05, 1e-7) << "all are told";
   EXPECT_EQ(best_threshold(accuracy, sure, classes_of({0, 1, 1})), 0.5);
 }
 
 TEST(Scores, ThoseOfObjectivesAreAsScikitLearnHasThem) {
-  const Array told = answers_of({1, 3, 0.5f}, 1);
+  const Array told = predictions_of({1, 3, 0.5f}, 1);
   Array labels(DType::f32, {3});
   const float truth[] = {2, 1, 0};
   std::copy_n(truth, 3, labels.data<float>());
@@ -92,7 +92,7 @@ TEST(Scores, ARowCountsAsOftenAsItsWeightSays) {
   const Array weights = Array::of<float>({2, 0.5f, 1, 3, 0}, {5});
   Truth classes(classes_of({0, 1, 1, 1, 0}));
   classes.weights = weights;
-  const Array y = answers_of({0.9f, 0.1f, 0.6f, 0.4f, 0.65f, 0.35f, 0.2f, 0.8f, 0.1f, 0.9f}, 2);
+  const Array y = predictions_of({0.9f, 0.1f, 0.6f, 0.4f, 0.65f, 0.35f, 0.2f, 0.8f, 0.1f, 0.9f}, 2);
   const auto two = scores_of(y, classes);
   EXPECT_NEAR(score(two, "auc"), 1, 1e-12);
   EXPECT_NEAR(score(two, "f1"), 2 * 3 / (3 + 4.5), 1e-12);
@@ -104,7 +104,7 @@ TEST(Scores, ARowCountsAsOftenAsItsWeightSays) {
   Truth values(Array::of<float>({1, 2, 3, 6, 100}, {5}));
   values.weights = weights;
   const auto of_values =
-      scores_of(answers_of({1, 3, 3, 4, 0}, 1), values, {.first = {.name = "quantile_loss", .quantile = 0.9}});
+      scores_of(predictions_of({1, 3, 3, 4, 0}, 1), values, {.first = {.name = "quantile_loss", .quantile = 0.9}});
   EXPECT_EQ(of_values[0].name, "quantile_loss");
   EXPECT_NEAR(of_values[0].value, (0.5 * 0.1 + 3 * 1.8) / 6.5, 1e-7) << "of the model's own quantile";
   EXPECT_NEAR(score(of_values, "rmse"), std::sqrt((0.5 + 12) / 6.5), 1e-7);
@@ -133,7 +133,7 @@ TEST(Scores, AStoredMetricKeepsItsParameter) {
 }
 
 TEST(Scores, WhatCannotBeMeasuredIsSaid) {
-  const Array y = answers_of({0.9f, 0.1f, 0.4f, 0.6f}, 2), values = answers_of({1, -2}, 1);
+  const Array y = predictions_of({0.9f, 0.1f, 0.4f, 0.6f}, 2), values = predictions_of({1, -2}, 1);
   const auto expect_note = [](const std::vector<std::string>& notes, const char* text) {
     EXPECT_TRUE(std::any_of(notes.begin(), notes.end(), [&](const auto& n) { return n.find(text) != n.npos; })) << text;
   };
@@ -148,7 +148,7 @@ TEST(Scores, WhatCannotBeMeasuredIsSaid) {
 }
 
 TEST(Scores, TheFirstMetricIsTheOneThatIsAskedFor) {
-  const Array y = answers_of({0.9f, 0.1f, 0.4f, 0.6f}, 2);
+  const Array y = predictions_of({0.9f, 0.1f, 0.4f, 0.6f}, 2);
   EXPECT_EQ(scores_of(y, classes_of({0, 1}), {.first = {.name = "accuracy"}}).front().name, "accuracy");
   EXPECT_EQ(scores_of(y, classes_of({0, 1})).front().name, "auc");
 }

@@ -1,4 +1,4 @@
-// The metrics of 1,200 random cases against scikit-learn's (sklearn_scores.py): equal answers, weights, one class,
+// The metrics of 1,200 random cases against scikit-learn's (sklearn_scores.py): equal predictions, weights, one class,
 // several labels or values per sample.
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ struct Draws {
 struct Case {
   int64_t classes = 0;
   bool labels = false;
-  Array answers, truths, weights;
+  Array predictions, truths, weights;
 };
 
 Case case_of(uint64_t number) {
@@ -33,19 +33,19 @@ Case case_of(uint64_t number) {
   const uint64_t kind = d.below(10);
   Case c;
   c.classes = kind < 5 ? 2 : kind < 9 ? static_cast<int64_t>(3 + d.below(5)) : 0;
-  const bool one_class = d.below(12) == 0, one_answer = d.below(12) == 0;
+  const bool one_class = d.below(12) == 0, one_prediction = d.below(12) == 0;
   const int64_t k = std::max<int64_t>(c.classes, 1);
-  c.answers = Array(DType::f32, {n, k});
+  c.predictions = Array(DType::f32, {n, k});
   c.truths = Array(c.classes > 0 ? DType::i64 : DType::f32, {n});
   c.weights = Array(DType::f32, {n});
   for (int64_t i = 0; i < n; ++i) {
-    float* const row = c.answers.data<float>() + i * k;
+    float* const row = c.predictions.data<float>() + i * k;
     if (c.classes == 0) {
       row[0] = static_cast<float>(d.below(40)) / 4;
       c.truths.data<float>()[i] = static_cast<float>(d.below(40)) / 4;
     } else {
       for (int64_t j = 0; j < k; ++j) row[j] = static_cast<float>(1 + d.below(6));
-      if (one_answer) row[0] = 50;
+      if (one_prediction) row[0] = 50;
       float sum = 0;
       for (int64_t j = 0; j < k; ++j) sum += row[j];
       for (int64_t j = 0; j < k; ++j) row[j] /= sum;
@@ -62,12 +62,12 @@ Case case_of_several(uint64_t number) {
   Case c;
   c.labels = d.below(2) == 0;
   const auto rare = static_cast<int64_t>(d.below(6));
-  c.answers = Array(DType::f32, {n, k});
+  c.predictions = Array(DType::f32, {n, k});
   c.truths = Array(c.labels ? DType::u8 : DType::f32, {n, k});
   c.weights = Array(DType::f32, {n});
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = 0; j < k; ++j) {
-      c.answers.data<float>()[i * k + j] =
+      c.predictions.data<float>()[i * k + j] =
           c.labels ? static_cast<float>(1 + d.below(62)) / 64 : static_cast<float>(d.below(40)) / 4;
     }
     for (int64_t j = 0; j < k; ++j) {
@@ -104,7 +104,7 @@ TEST(SklearnScores, AreEqualInRandomCases) {
       } catch (const Error&) {  // of another kind of label
         continue;
       }
-      const std::optional<double> got = score_of(metric, c.answers, truth);
+      const std::optional<double> got = score_of(metric, c.predictions, truth);
       const auto want = expected[number].find(name);
       ASSERT_EQ(got.has_value(), want != expected[number].end()) << "case " << number << ", " << name;
       if (!got) continue;

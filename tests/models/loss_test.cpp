@@ -153,7 +153,7 @@ TEST(Loss, OfLabelsIsTheMeanBinaryCrossEntropyAndEachHasAProbability) {
   const Array has = Array::of<uint8_t>({1, 0, 1, 0, 0, 0}, {2, 3});
   const Scored scored = score(m, Tensor(kX), Tensor(has));
   const std::vector<double> z = scored.outputs.to_vector<double>();
-  const std::vector<double> p = answers_of(m, scored.outputs).to_vector<double>();
+  const std::vector<double> p = predictions_of(m, scored.outputs).to_vector<double>();
   double sum = 0;
   for (size_t i = 0; i < z.size(); ++i) {
     sum += std::log1p(std::exp(has.data<uint8_t>()[i] ? -z[i] : z[i]));
@@ -174,7 +174,7 @@ TEST(Loss, OfValuesIsInDeviationsOfTheTargetAndPredictionsInItsUnits) {
   m.target_scale = {.mean = {100}, .deviation = {10}};
   const Scored scored = score(m, Tensor(kX), Tensor(Array::of<float>({140, 110}, {2})));
   EXPECT_NEAR(scored.loss.item<double>(), (0.5 * 0.5 + 2 * 2) / 2, 1e-5);
-  EXPECT_EQ(answers_of(m, scored.outputs).to_vector<double>(), (std::vector<double>{135, 130}));
+  EXPECT_EQ(predictions_of(m, scored.outputs).to_vector<double>(), (std::vector<double>{135, 130}));
   EXPECT_EQ(again(m).target_scale.mean, m.target_scale.mean);
 }
 
@@ -188,7 +188,7 @@ TEST(Loss, ATemperatureScalesTheLogitsOfLossAndPredictions) {
   const std::vector<double> z = plain.outputs.to_vector<double>(), half = scaled.outputs.to_vector<double>();
   for (size_t i = 0; i < z.size(); ++i) EXPECT_NEAR(half[i], z[i] / 2, 1e-6);
   EXPECT_NE(plain.loss.item<double>(), scaled.loss.item<double>());
-  const std::vector<double> p = answers_of(m, scaled.outputs).to_vector<double>();
+  const std::vector<double> p = predictions_of(m, scaled.outputs).to_vector<double>();
   EXPECT_NEAR(std::log(p[0] / p[1]), (z[0] - z[1]) / 2, 1e-4);
   EXPECT_NEAR(p[0] + p[1] + p[2], 1, 1e-6);
 }

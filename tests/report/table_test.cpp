@@ -62,7 +62,7 @@ TEST_F(TableReport, OfClassesShowsCurvesAndWhatColumnsAreWorth) {
   for (const PartialDependence& d : t.dependence) {
     if (d.column != 0) continue;
     EXPECT_EQ(d.outputs, (std::vector<std::string>{"rose"}));
-    EXPECT_GT(d.answers[0].back(), d.answers[0].front() + 0.3) << "roses have a large x";
+    EXPECT_GT(d.predictions[0].back(), d.predictions[0].front() + 0.3) << "roses have a large x";
   }
   ASSERT_EQ(t.worst.size(), 5u);
   EXPECT_GE(t.worst[0].loss, t.worst[4].loss);
@@ -91,7 +91,7 @@ TEST_F(TableReport, OfValuesShowsResiduals) {
   EXPECT_EQ(static_cast<int64_t>(e.residuals.size()), e.count);
   double squares = 0;
   for (const Residual& r : e.residuals)
-    squares += std::pow(static_cast<double>(r.answer) - static_cast<double>(r.target), 2);
+    squares += std::pow(static_cast<double>(r.prediction) - static_cast<double>(r.target), 2);
   EXPECT_NEAR(std::sqrt(squares / static_cast<double>(e.count)), e.outputs[0].root_mean_square, 1e-9);
   ASSERT_TRUE(e.table);
   EXPECT_TRUE(e.table->dependence[0].outputs[0].empty());

@@ -207,7 +207,7 @@ TEST(Bundle, PreprocessingThatDoesNotFitTheModelIsRefused) {
   });
 }
 
-// Relu on a CPU may drop a NaN: the answers looked sound.
+// Relu on a CPU may drop a NaN: the predictions looked sound.
 TEST(Bundle, NumbersThatAreNotFiniteAreRefused) {
   for (const float odd : {NAN, INFINITY, -INFINITY}) {
     const TemporaryDir dir;

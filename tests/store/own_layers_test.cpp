@@ -1,4 +1,4 @@
-// Modules of one's own in stored models: a declared one is stored, loaded and answers as before; another is refused.
+// Modules of one's own in stored models: a declared one is saved, loaded and predicts as before; another is refused.
 #include <gtest/gtest.h>
 
 #include "freight/deploy/predictor.h"
@@ -95,7 +95,7 @@ TEST(OwnLayers, LayersOfSeveralInputsAreStoredWithinADeclaredOne) {
   EXPECT_EQ(first.run(x).to_vector<float>(), second.run(x).to_vector<float>());
 }
 
-// A class that is derived from a known layer computes something else: to store it as that layer would answer otherwise
+// A class that is derived from a known layer computes something else: saved as that layer it would predict otherwise
 // without a word.
 TEST(OwnLayers, OneThatNobodyDeclaredIsRefusedByName) {
   const TemporaryDir dir;

@@ -576,17 +576,17 @@ TEST_F(Tables, RowsAreServedByNamedInputsTablesAndObjects) {
   EXPECT_TRUE(
       std::isnan(model.sample_of_json(R"({"width": null, "length": 1, "colour": "x"})", "predict").data<double>()[1]));
   const Array results = model.predictor().run(samples);
-  const auto answer = [&](const std::vector<std::string>& warnings) {
+  const auto prediction = [&](const std::vector<std::string>& warnings) {
     return nlohmann::json::parse(model.prediction(results.data<float>(), 2, 0, warnings));
   };
-  EXPECT_EQ(answer({}).at("class"), "rose");
-  EXPECT_FALSE(answer({}).contains("warnings"));
+  EXPECT_EQ(prediction({}).at("class"), "rose");
+  EXPECT_FALSE(prediction({}).contains("warnings"));
   const std::vector<std::string> warnings =
       model.row_warnings(model.sample_of_json(R"({"width": null, "length": 2, "colour": "x"})", "predict"));
   ASSERT_EQ(warnings.size(), 2u) << join(warnings, "; ");
   EXPECT_EQ(warnings[0], "column width is missing in the row, and in no row of the training set");
   EXPECT_EQ(warnings[1], "column colour: the category is unknown in the row: training had blue, red");
-  EXPECT_EQ(answer(warnings).at("warnings").size(), 2u);
+  EXPECT_EQ(prediction(warnings).at("warnings").size(), 2u);
   request.inputs[1] = {.name = "length",
                        .type = serve::DataType::int32,
                        .shape = {2, 1},

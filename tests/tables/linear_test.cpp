@@ -1,5 +1,5 @@
 // Linear models of tables: coefficients and standard errors equal scikit-learn's (1.8, tol 1e-12, the same encoded
-// matrix), degenerate tables have finite answers, and the learners go the way of others.
+// matrix), degenerate tables have finite predictions, and the learners go the way of others.
 #include "freight/tables/linear.h"
 
 #include <gtest/gtest.h>

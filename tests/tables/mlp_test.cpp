@@ -1,5 +1,5 @@
-// The learner mlp of tables: it learns what depends on several columns together, answers missing cells and unknown
-// words, is stored and read again to the bit, and gives its name to the net where the data is no table.
+// The learner mlp of tables: it learns what depends on several columns together, predicts rows with missing cells and
+// unknown words, is stored and read again to the bit, and gives its name to the net where the data is no table.
 #include "freight/tables/mlp_learner.h"
 
 #include <algorithm>
@@ -182,7 +182,7 @@ TEST_F(MlpRuns, ClassesThatNoSumOverTheColumnsTellsAreLearned) {
   const train::Result result = run();
   EXPECT_GT(*result.test.top1, 85);
   EXPECT_LT(result.test.loss, loss_of("logistic") / 2);
-  // The stored model answers as the fitted one, and says what it is.
+  // The saved model predicts as the fitted one does, and says what it is.
   const store::Bundle bundle = store::load_bundle(result.model_path);
   EXPECT_EQ(bundle.learner, "mlp");
   EXPECT_EQ(train::learner_of(bundle).measure(bundle, result.model_path, {}).figures.loss, result.test.loss);

@@ -1,5 +1,5 @@
-// Tests what a stored model says besides its answers: what each column adds to them, how much it made of each, and
-// itself as plain numbers, from which a reader of a few lines answers alike.
+// Tests what a stored model says besides its predictions: what each column adds to them, how much it made of each, and
+// itself as plain numbers, from which a reader of a few lines makes the same predictions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ Array rows_for(const store::Bundle& bundle, int64_t n) {
   return rows;
 }
 
-// The answer that sums make, f32 as it is stored.
+// The prediction that sums make, f32 as it is stored.
 std::vector<double> answer_by_hand(store::RowLink link, std::vector<double> sums) {
   switch (link) {
     case store::RowLink::identity: return sums;
@@ -93,7 +93,7 @@ struct Case {
   const char* objective = "auto";
 };
 
-class Answers : public ::testing::Test {
+class Predictions : public ::testing::Test {
  protected:
   store::Bundle trained(const Case& c) {
     const std::string csv = dir_ / "table.csv";
@@ -105,7 +105,7 @@ class Answers : public ::testing::Test {
           if (std::string(c.model) == "forest") config.trees = 8;
         }));
   }
-  // The margin of each row by its form, its answer, and what the columns add.
+  // The margin of each row by its form, its prediction, and what the columns add.
   void check(const Case& c) {
     SCOPED_TRACE(cat(c.model, " ", c.objective, " ", static_cast<int>(c.told)));
     const store::Bundle bundle = trained(c);
@@ -123,11 +123,11 @@ class Answers : public ::testing::Test {
     for (int64_t i = 0; i < 300; ++i) {
       const double* row = rows.data<double>() + i * width;
       const std::vector<double> sums = forest ? sums_of(*forest, row) : sums_of(*linear, row);
-      const std::vector<double> answer = answer_by_hand(forest ? forest->link : linear->link, sums);
-      ASSERT_EQ(static_cast<int64_t>(answer.size()), bundle.rows->outputs());
-      for (size_t k = 0; k < answer.size(); ++k) {
+      const std::vector<double> prediction = answer_by_hand(forest ? forest->link : linear->link, sums);
+      ASSERT_EQ(static_cast<int64_t>(prediction.size()), bundle.rows->outputs());
+      for (size_t k = 0; k < prediction.size(); ++k) {
         const auto y = static_cast<double>(got.data<float>()[i * bundle.rows->outputs() + static_cast<int64_t>(k)]);
-        far = std::max(far, std::fabs(y - answer[k]) / std::max(1.0, std::fabs(y)));
+        far = std::max(far, std::fabs(y - prediction[k]) / std::max(1.0, std::fabs(y)));
       }
       for (int64_t g = 0; g < groups; ++g) {
         const double* parts = added.data<double>() + (i * groups + g) * (width + 1);
@@ -143,14 +143,14 @@ class Answers : public ::testing::Test {
   int runs_ = 0;
 };
 
-TEST_F(Answers, OfLinearModelsAreSumsOfWhatColumnsAdd) {
+TEST_F(Predictions, OfLinearModelsAreSumsOfWhatColumnsAdd) {
   for (const Case& c : {Case{"linear", Told::value}, Case{"ridge", Told::value}, Case{"poisson", Told::count},
                         Case{"logistic", Told::two}, Case{"logistic", Told::three}}) {
     check(c);
   }
 }
 
-TEST_F(Answers, OfTreesAreSumsOfWhatColumnsAdd) {
+TEST_F(Predictions, OfTreesAreSumsOfWhatColumnsAdd) {
   if (const std::string why = no_xgboost(); !why.empty()) GTEST_SKIP() << why;
   for (const Case& c : {Case{"gbdt", Told::two}, Case{"gbdt", Told::three}, Case{"gbdt", Told::value, "squarederror"},
                         Case{"gbdt", Told::count, "poisson"}, Case{"gbdt", Told::value, "absoluteerror"},
@@ -159,7 +159,7 @@ TEST_F(Answers, OfTreesAreSumsOfWhatColumnsAdd) {
   }
 }
 
-TEST_F(Answers, TreesSayHowMuchTheyMadeOfEachColumnAndAreWrittenAsXgboostsOwn) {
+TEST_F(Predictions, TreesSayHowMuchTheyMadeOfEachColumnAndAreWrittenAsXgboostsOwn) {
   if (const std::string why = no_xgboost(); !why.empty()) GTEST_SKIP() << why;
   const store::Bundle bundle = trained({"gbdt", Told::two});
   const std::vector<store::Importance> all = bundle.rows->importance();
@@ -180,7 +180,7 @@ TEST_F(Answers, TreesSayHowMuchTheyMadeOfEachColumnAndAreWrittenAsXgboostsOwn) {
   EXPECT_EQ(learner["feature_names"], names);
 }
 
-TEST_F(Answers, AModelThatCannotSaySoRefuses) {
+TEST_F(Predictions, AModelThatCannotSaySoRefuses) {
   const store::Bundle bundle = trained({"baseline", Told::two});
   EXPECT_FALSE(bundle.rows->explains());
   EXPECT_TRUE(std::holds_alternative<std::monostate>(bundle.rows->form()));

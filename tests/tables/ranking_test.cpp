@@ -1,5 +1,5 @@
 // Rankings: rows of a query are ranked among each other, by XGBoost's rank:ndcg and rank:pairwise. Held against the
-// Python package, whose figures and answers are the same.
+// Python package, whose figures and predictions are the same.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -221,12 +221,12 @@ TEST_F(RankingTest, AQueryOfGreaterWeightIsRankedBetter) {
     config_.early_stop = 0;
     config_.output_dir = dir_ / (even ? "even" : "odd");
     const store::Bundle bundle = store::load_bundle(run().model_path);
-    const Array answers = bundle.rows->run(Array::of<double>({0, 9}, {2, 1}));
-    EXPECT_EQ(answers.data<float>()[1] > answers.data<float>()[0], even);
+    const Array predictions = bundle.rows->run(Array::of<double>({0, 9}, {2, 1}));
+    EXPECT_EQ(predictions.data<float>()[1] > predictions.data<float>()[0], even);
   }
 }
 
-// Fits a ranking and writes its answers and figures; with one argument it says where the package's library is.
+// Fits a ranking and writes its predictions and figures; with one argument it says where the package's library is.
 constexpr const char* kRanker = R"(
 import sys
 import numpy as np
@@ -243,7 +243,7 @@ rows = xgb.DMatrix(np.fromfile(d + "x", "f4").reshape(-1, len(kinds)), np.fromfi
 trees = xgb.train({"objective": sys.argv[2], "tree_method": "hist", "eta": 0.1, "max_depth": 6, "nthread": 1,
                    "max_cat_to_onehot": 50}, rows, 20)
 trees.predict(rows).tofile(d + "p")
-# The figures of given answers: trees of no round answer what they begin with. map takes two relevances alone.
+# The figures of given predictions: trees of no round prediction what they begin with. map takes two relevances alone.
 figures = []
 rows.set_weight(np.ones(len(first)))
 for labels, metrics in [(rows.get_label(), ["ndcg", "ndcg@10", "ndcg@3"]), (rows.get_label() > 2, ["map", "map@5"])]:
@@ -254,7 +254,7 @@ for labels, metrics in [(rows.get_label(), ["ndcg", "ndcg@10", "ndcg@3"]), (rows
 open(d + "figures", "w").write(" ".join(figures))
 )";
 
-// The package of Python with its own library: equal answers and equal figures.
+// The package of Python with its own library: equal predictions and equal figures.
 TEST_F(RankingTest, ThePythonPackageRanksAlike) {
   const std::string python = freight::testing::python_with("xgboost");
   if (python.empty()) GTEST_SKIP() << "no Python has the package xgboost";
@@ -295,7 +295,7 @@ TEST_F(RankingTest, ThePythonPackageRanksAlike) {
       std::string kinds;
       for (int64_t c = 0; c < columns.count(); ++c) kinds += columns.words(c) ? "c " : "q ";
       put("kinds", kinds.data(), kinds.size());
-      // Answers without equal ones, whose order XGBoost leaves to the file.
+      // Predictions without equal ones, whose order XGBoost leaves to the file.
       Array clear(DType::f32, ours.shape());
       for (int64_t i = 0; i < ours.numel(); ++i) {
         clear.data<float>()[i] = ours.data<float>()[i] + static_cast<float>(i * 37 % 1009) * 1e-3f;

@@ -24,10 +24,10 @@ using freight::testing::expect_error;
 using freight::testing::read_text;
 using freight::testing::ScopedEnvironment;
 
-// Answers one value to every row.
-class OneAnswer : public store::RowModel {
+// Predicts one value for every row.
+class OnePrediction : public store::RowModel {
  public:
-  explicit OneAnswer(double value) : value_(Array::of<float>({static_cast<float>(value)}, {1})) {}
+  explicit OnePrediction(double value) : value_(Array::of<float>({static_cast<float>(value)}, {1})) {}
   int64_t outputs() const override { return 1; }
   bool predicts_classes() const override { return false; }
   Array run(const Array& rows) const override {
@@ -43,7 +43,7 @@ class OneAnswer : public store::RowModel {
   Array value_;
 };
 
-// A learner whose answer is its setting --epochs, and which remembers the rows that it was given.
+// A learner whose prediction is its setting --epochs, and which remembers the rows that it was given.
 class Remembering : public tables::RowLearner {
  public:
   std::string name() const override { return "remembering"; }
@@ -63,7 +63,7 @@ class Remembering : public tables::RowLearner {
   std::shared_ptr<const store::RowModel> fit(const train::Config& config, const tables::RowData& data,
                                              const std::function<bool(const tables::Round&)>& told) const override {
     fits.push_back({data.train.labels.to_vector<float>(), data.held_out.labels.to_vector<float>()});
-    auto model = std::make_shared<OneAnswer>(static_cast<double>(config.epochs));
+    auto model = std::make_shared<OnePrediction>(static_cast<double>(config.epochs));
     told({.model = model.get()});
     return model;
   }
@@ -84,7 +84,7 @@ class Selection : public TableRuns {
           "remembering",
           [](const io::SafeTensors& file, const std::string&,
              const store::RowShape&) -> std::shared_ptr<const store::RowModel> {
-            return std::make_shared<OneAnswer>(static_cast<double>(file.find("value")->data<float>()[0]));
+            return std::make_shared<OnePrediction>(static_cast<double>(file.find("value")->data<float>()[0]));
           });
       return made;
     }();
@@ -282,7 +282,7 @@ TEST_F(Selection, ARunIsCountedAndComputedAsTheChosenLearnerDoes) {
 
 TEST_F(Selection, HalvingFindsTheBestOfManySettings) {
   use_numbers(100);
-  config_.tune = 60;  // answers 2 to 61, of which the mean is best
+  config_.tune = 60;  // predictions 2 to 61, of which the mean is best
   const train::Result r = run();
   const tables::RowData data = learner_->read({.data = config_.data});
   double mean = 0;

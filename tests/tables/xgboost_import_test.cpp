@@ -1,4 +1,4 @@
-// XGBoost's own files as stored models: they answer as XGBoost does, and what is not taken is said.
+// XGBoost's own files as stored models: they predict as XGBoost does, and what is not supported is reported.
 #include "freight/tables/xgboost_import.h"
 
 #include <gtest/gtest.h>

@@ -75,10 +75,10 @@ TEST(TreeColumns, WordsOfAFewRowsAreMissing) {
   EXPECT_FALSE(c.words(1)) << "no word is a category";
   io::SafeTensors file;
   c.write(file);
-  const auto answers = [&](const TreeColumns& by) {
+  const auto predictions = [&](const TreeColumns& by) {
     return by.features(Array::of<double>({0, 0, 1, 1, 2, -1, -1, 0}, {4, 2})).to_vector<float>();
   };
-  const std::vector<float> got = answers(c), again = answers(TreeColumns(columns, file, "m"));
+  const std::vector<float> got = predictions(c), again = predictions(TreeColumns(columns, file, "m"));
   for (const std::vector<float>& features : {got, again}) {
     EXPECT_TRUE(std::isnan(features[0]));
     EXPECT_EQ(features[2], 0);
@@ -94,9 +94,9 @@ TEST(TreeColumns, WordsOfAFewRowsAreMissing) {
 
 TEST(TreeLoss, IsThatOfTheObjective) {
   TreeSettings s;
-  const auto loss = [&](const char* objective, std::vector<float> answer, double label) {
+  const auto loss = [&](const char* objective, std::vector<float> prediction, double label) {
     s.objective = objective;
-    return tree_loss(s, answer.data(), label);
+    return tree_loss(s, prediction.data(), label);
   };
   EXPECT_NEAR(loss("binary:logistic", {0.25f, 0.75f}, 1), -std::log(0.75), 1e-12);
   EXPECT_NEAR(loss("multi:softprob", {0.25f, 0.5f, 0.25f}, 1), -std::log(0.5), 1e-12);
@@ -209,15 +209,15 @@ TEST_F(XgboostTest, ARowsAnswerDoesNotDependOnItsNeighborsOrThreads) {
 TEST_F(XgboostTest, MissingCellsAndUnknownWordsAreAnsweredAlike) {
   const tables::RowData rows = data();
   const auto model = fit(rows);
-  const auto answer = [&](const std::vector<store::Cell>& cells) {
+  const auto prediction = [&](const std::vector<store::Cell>& cells) {
     const Array row = store::row_of(rows.shape.columns, cells, "row");
     Array one(DType::f64, {1, row.numel()});
     std::copy_n(row.data<double>(), row.numel(), one.data<double>());
     return model->run(one).data<float>()[1];
   };
-  EXPECT_GT(answer({"3", "b", "1"}), answer({"3", "a", "1"})) << "b is a colour of roses";
-  EXPECT_EQ(answer({"3", "green", "1"}), answer({"3", "", "1"}));
-  EXPECT_EQ(answer({"3", "green", "1"}), answer({"3", "NA", "1"}));
+  EXPECT_GT(prediction({"3", "b", "1"}), prediction({"3", "a", "1"})) << "b is a colour of roses";
+  EXPECT_EQ(prediction({"3", "green", "1"}), prediction({"3", "", "1"}));
+  EXPECT_EQ(prediction({"3", "green", "1"}), prediction({"3", "NA", "1"}));
 }
 
 TEST_F(XgboostTest, EarlyStopKeepsTheRoundOfTheLeastHeldOutLoss) {
@@ -261,15 +261,15 @@ TEST_F(XgboostTest, ValuesAreToldByTheObjectiveThatIsAskedFor) {
   config_.data = dir_ / "values.csv";
   config_.rounds = 80;
   const tables::RowData rows = data();
-  const auto answers = [&] { return fit(rows)->run(rows.held_out.values.array()).to_vector<float>(); };
-  const std::vector<float> y = rows.held_out.labels.to_vector<float>(), squared = answers();
+  const auto predictions = [&] { return fit(rows)->run(rows.held_out.values.array()).to_vector<float>(); };
+  const std::vector<float> y = rows.held_out.labels.to_vector<float>(), squared = predictions();
   double error = 0;
   for (size_t i = 0; i < y.size(); ++i)
     error += std::fabs(static_cast<double>(squared[i] - y[i])) / static_cast<double>(y.size());
   EXPECT_LT(error, 1.0);
   for (const char* objective : {"absoluteerror", "poisson", "tweedie"}) {
     config_.objective = objective;
-    const std::vector<float> other = answers();
+    const std::vector<float> other = predictions();
     EXPECT_NE(other, squared) << objective;
     double off = 0;
     for (size_t i = 0; i < y.size(); ++i)
@@ -280,10 +280,10 @@ TEST_F(XgboostTest, ValuesAreToldByTheObjectiveThatIsAskedFor) {
   config_.quantile = 0.9;
   if (xgboost().version() < XgboostVersion{2, 0, 0}) {
     expect_error(ErrorKind::device, {"--objective", "quantile", "2.0.0", xgboost().version().text(), "pip install"},
-                 answers);
+                 predictions);
     return;
   }
-  const std::vector<float> high = answers();
+  const std::vector<float> high = predictions();
   int64_t below = 0;
   for (size_t i = 0; i < y.size(); ++i) below += y[i] <= high[i];
   EXPECT_NEAR(static_cast<double>(below) / static_cast<double>(y.size()), 0.9, 0.1);
@@ -481,7 +481,7 @@ TEST_F(XgboostTest, AdultIsToldBetterThanByFrequencies) {
   EXPECT_LT(r.test.loss, 0.30);
 }
 
-// The package of Python with its own library: equal trees, equal answers.
+// The package of Python with its own library: equal trees, equal predictions.
 TEST_F(XgboostTest, ThePythonPackageFitsTheSameTrees) {
   const std::string python = freight::testing::python_with("xgboost");
   if (python.empty()) GTEST_SKIP() << "no Python has the package xgboost";

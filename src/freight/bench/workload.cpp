@@ -15,7 +15,7 @@ namespace freight::bench {
 
 Tensor WorkloadStep::operator()(const Tensor& x, const Tensor& y) const {
   if (!optimizer) {
-    return models::answers_of(*model, models::tempered(*model, (*model->net)(x)));
+    return models::predictions_of(*model, models::tempered(*model, (*model->net)(x)));
   }
   const Tensor loss = models::score(*model, x, y).loss;
   optimizer->step(loss);

@@ -54,7 +54,7 @@ class Exporter {
       Tensor x = tape->input(input_name(), type);
       if (options_.preprocessing) x = normalized(x);
       Tensor y = models::tempered(bundle_.model, (*bundle_.model.net)(x));
-      if (probabilities() || models::regresses(bundle_.model.loss)) y = models::answers_of(bundle_.model, y);
+      if (probabilities() || models::regresses(bundle_.model.loss)) y = models::predictions_of(bundle_.model, y);
       tape->finish({tape->value_of(y)});
     }
     return {{batch, length, onnx::prepared(tape->graph())}, tape};

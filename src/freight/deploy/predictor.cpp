@@ -27,7 +27,7 @@ Array Predictor::State::sample_of_row(const std::vector<store::Cell>&, const std
 
 Predictor::Predictor(store::Bundle bundle, const PredictorOptions& options) {
   need_at_least("batch size", {}, static_cast<double>(options.batch_size), 1);
-  state_ = bundle.net() ? answer_by_net(std::move(bundle), options) : answer_by_rows(std::move(bundle), options);
+  state_ = bundle.net() ? predict_by_net(std::move(bundle), options) : predict_by_rows(std::move(bundle), options);
 }
 Predictor::~Predictor() = default;
 

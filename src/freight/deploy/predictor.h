@@ -1,6 +1,7 @@
-// Predictor: a stored model of any learner that answers raw inputs (images, texts, arrays, rows of a table) with class
-// probabilities or regressed values. Everything that deploys a model goes through it (`predict`, `serve`, `verify`),
-// and it prepares its inputs with the code that training and evaluation use, so that no two of them can drift apart.
+// Predictor: a saved model of any learner that predicts from raw inputs (images, texts, arrays, rows of a table) with
+// class probabilities or regressed values. Everything that deploys a model goes through it (`predict`, `serve`,
+// `verify`), and it prepares its inputs with the code that training and evaluation use, so that no two of them can
+// drift apart.
 #pragma once
 #include <functional>
 #include <memory>
@@ -79,7 +80,7 @@ class Predictor {
   // false, stops and returns false.
   bool warm_all(const std::function<bool(int64_t done, int64_t all)>& warmed);
 
-  struct State;  // what answers: predictor_internal.h
+  struct State;  // predictor_internal.h
 
  private:
   std::unique_ptr<State> state_;

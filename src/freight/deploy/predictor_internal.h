@@ -1,4 +1,4 @@
-// Behind a Predictor answers a net (predictor_net.cpp), or a model of rows (predictor_rows.cpp).
+// A Predictor predicts by a network (predictor_net.cpp) or by a model of rows (predictor_rows.cpp).
 #pragma once
 #include <functional>
 #include <memory>
@@ -39,7 +39,7 @@ struct Predictor::State {
   virtual std::string takes() const = 0;
 };
 
-std::unique_ptr<Predictor::State> answer_by_net(store::Bundle bundle, const PredictorOptions& options);
-std::unique_ptr<Predictor::State> answer_by_rows(store::Bundle bundle, const PredictorOptions& options);
+std::unique_ptr<Predictor::State> predict_by_net(store::Bundle bundle, const PredictorOptions& options);
+std::unique_ptr<Predictor::State> predict_by_rows(store::Bundle bundle, const PredictorOptions& options);
 
 }  // namespace freight::deploy

@@ -1,4 +1,4 @@
-// A net behind a Predictor: raw inputs become batches, which its compiled forward pass answers.
+// A net behind a Predictor: raw inputs become batches, which go through its compiled forward pass.
 #include "freight/base/clock.h"
 #include "freight/deploy/predictor_internal.h"
 
@@ -34,7 +34,7 @@ constexpr float kPixelSlack = 1e-3f;  // rounding of whoever scaled them
 struct InferenceStep {
   const models::Model* model;
   Tensor operator()(const Tensor& x) const {
-    return models::answers_of(*model, models::tempered(*model, (*model->net)(x)));
+    return models::predictions_of(*model, models::tempered(*model, (*model->net)(x)));
   }
 };
 
@@ -217,7 +217,7 @@ std::string NetState::range_warning(const Array& sample) const {
 Array NetState::sample_of_text(const std::string& text, const std::string& name) const {
   const store::Preprocessing& p = preprocessing();
   if (!p.text()) return State::sample_of_text(text, name);
-  // A blank text gets an answer as well: who gives a text in each line counts on as many answers.
+  // A blank text gets a prediction as well: a file with a text per line must give as many predictions as lines.
   const bool blank = text.find_first_not_of(" \t\r\n") == std::string::npos;
   const std::string fault = blank ? std::string() : data::document_fault(text);
   if (!fault.empty()) fail(ErrorKind::data, name, fault);
@@ -329,7 +329,7 @@ bool NetState::warm_all(const std::function<bool(int64_t done, int64_t all)>& wa
 
 }  // namespace
 
-std::unique_ptr<Predictor::State> answer_by_net(store::Bundle bundle, const PredictorOptions& options) {
+std::unique_ptr<Predictor::State> predict_by_net(store::Bundle bundle, const PredictorOptions& options) {
   if (bundle.model.language_model()) {
     fail(ErrorKind::usage, bundle.model.name,
          "is a language model, not a classifier: freight generate continues a text with it");

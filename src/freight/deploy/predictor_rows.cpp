@@ -1,4 +1,4 @@
-// A model of rows behind a Predictor: cells become rows of numbers, which it answers all at once.
+// A model of rows behind a Predictor: cells become rows of numbers, which it predicts all at once.
 #include <algorithm>
 #include <chrono>
 #include <mutex>
@@ -47,9 +47,9 @@ struct RowState : Predictor::State {
       }
       std::copy_n(one.data<double>(), width, rows.data<double>() + i * width);
     }
-    Array answers = bundle.rows->run(rows);
+    Array predictions = bundle.rows->run(rows);
     if (how.ran) how.ran(n, seconds_since(start));
-    return answers;
+    return predictions;
   }
   std::string takes() const override {
     return cat("it expects rows of the columns ", excerpt(join(store::sources_of(bundle.columns), ", ")),
@@ -62,7 +62,7 @@ struct RowState : Predictor::State {
 
 }  // namespace
 
-std::unique_ptr<Predictor::State> answer_by_rows(store::Bundle bundle, const PredictorOptions& options) {
+std::unique_ptr<Predictor::State> predict_by_rows(store::Bundle bundle, const PredictorOptions& options) {
   if (options.backend != "auto" && options.backend != "cpu") {
     refuse_value("--device", options.backend, cat("a model of ", bundle.learner, " runs on the CPU"));
   }

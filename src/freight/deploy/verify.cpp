@@ -55,7 +55,7 @@ class Verifier {
     }
     if (options_.stop()) return {};
     for (const Sample& s : samples_) raw_.push_back(s.raw);
-    answers_ = predictor_.run(raw_);
+    predictions_ = predictor_.run(raw_);
     const bool images = evaluated_.preprocessing.input.rank() == 3 && !evaluated_.preprocessing.text();
     const std::function<Claim()> all[] = {
         [&] { return evaluation(); },
@@ -122,13 +122,13 @@ class Verifier {
             {.backend = options_.backend == "auto" ? std::string() : options_.backend, .deterministic = true},
             1,
             train::TestViews::one,
-            train::Evaluator::Keep::answers};
+            train::Evaluator::Keep::predictions};
   }
   // The error of values, or the probability of the true class, as the evaluator has just measured it on one sample.
   double score(const train::Evaluation& e, const train::Evaluator& evaluator) const {
     if (values() || evaluated_.multilabel()) return e.loss;
-    const int64_t label = evaluator.answers().targets.data<int64_t>()[0];
-    return static_cast<double>(evaluator.answers().outputs.data<float>()[label]);
+    const int64_t label = evaluator.predictions().targets.data<int64_t>()[0];
+    return static_cast<double>(evaluator.predictions().outputs.data<float>()[label]);
   }
 
   void read_arrays() {
@@ -171,7 +171,7 @@ class Verifier {
     }
   }
 
-  // --- ways to answer: f32 (samples, outputs) -----------------------------------------------------------------------
+  // --- ways to predict: f32 (samples, outputs) -----------------------------------------------------------------------
 
   // The tokens of a text, padded with 0 to `length`.
   static void pad(const Array& tokens, int64_t length, int32_t* row) {
@@ -211,7 +211,7 @@ class Verifier {
   }
 
   Array forward() {
-    Array out(DType::f32, answers_.shape());
+    Array out(DType::f32, predictions_.shape());
     const models::Model& model = evaluated_.model;
     auto step =
         compile([&](const Tensor& x) { return models::tempered(model, (*model.net)(x)); },
@@ -240,7 +240,7 @@ class Verifier {
   }
 
   Array singly() {
-    Array out(DType::f32, answers_.shape());
+    Array out(DType::f32, predictions_.shape());
     for (size_t i = 0; i < raw_.size(); ++i) put(predictor_.run({raw_[i]}), {i}, out);
     return out;
   }
@@ -279,7 +279,7 @@ class Verifier {
   template <class Way>
   Claim compare(const char* name, const char* text, double limit, Way way) {
     Claim c{.name = name, .text = text};
-    c.difference = difference(way(), answers_);
+    c.difference = difference(way(), predictions_);
     return judged(c, limit);
   }
 
@@ -292,11 +292,11 @@ class Verifier {
   }
 
   // The loss of one value, in the scale of the target, or of the probability of one label.
-  double loss_of(double answer, double target, size_t number) const {
+  double loss_of(double prediction, double target, size_t number) const {
     constexpr double kLeast = 1e-12;
-    if (evaluated_.multilabel()) return -std::log(std::max(target > 0 ? answer : 1 - answer, kLeast));
+    if (evaluated_.multilabel()) return -std::log(std::max(target > 0 ? prediction : 1 - prediction, kLeast));
     const models::TargetScale& scale = evaluated_.model.target_scale;
-    return error_of((answer - target) / (scale.any() ? static_cast<double>(scale.deviation[number]) : 1));
+    return error_of((prediction - target) / (scale.any() ? static_cast<double>(scale.deviation[number]) : 1));
   }
 
   Claim evaluation() {
@@ -308,10 +308,10 @@ class Verifier {
       c.note = "needs samples with targets: --data";
       return c;
     }
-    const int64_t k = answers_.shape()[1];
+    const int64_t k = predictions_.shape()[1];
     for (size_t i = 0; i < samples_.size(); ++i) {
       const Sample& s = samples_[i];
-      const float* row = answers_.data<float>() + static_cast<int64_t>(i) * k;
+      const float* row = predictions_.data<float>() + static_cast<int64_t>(i) * k;
       double mine = 0, largest = 1;
       if (values() || evaluated_.multilabel()) {
         for (int64_t j = 0; j < k; ++j) {
@@ -337,7 +337,7 @@ class Verifier {
     Predictor naive(predictor_.bundle(), {.backend = "ref", .deterministic = true});
     const Array got = naive.run({raw_.begin(), raw_.begin() + static_cast<int64_t>(n)});
     Array need(DType::f32, got.shape());
-    std::copy_n(answers_.data<float>(), need.numel(), need.data<float>());
+    std::copy_n(predictions_.data<float>(), need.numel(), need.data<float>());
     c.difference = difference(got, need);
     c.note = cat(n, n == 1 ? " sample" : " samples");
     return judged(c);
@@ -380,11 +380,11 @@ class Verifier {
       }
       inputs.push_back(all);
     }
-    Array out(DType::f32, answers_.shape());
+    Array out(DType::f32, predictions_.shape());
     return through_runtime(c, options_.python, file, dir.path(), inputs, [&](const std::vector<Array>& results) {
       size_t next = 0;
       for (const auto& [length, places] : groups) put(results[next++], places, out);
-      return difference(out, answers_);
+      return difference(out, predictions_);
     });
   }
 
@@ -393,7 +393,7 @@ class Verifier {
   Predictor predictor_;
   std::vector<Sample> samples_;
   std::vector<Array> raw_;
-  Array answers_;  // of predict
+  Array predictions_;  // of predict
 };
 
 }  // namespace

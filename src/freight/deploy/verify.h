@@ -1,4 +1,4 @@
-// Verification: whether a stored model answers the same wherever it is used: evaluation, prediction, the bare net, the
+// Verification: whether a saved model predicts the same wherever it is used: evaluation, prediction, the bare net, the
 // reference backend, its file after another round trip, and ONNX Runtime. `freight verify` is a thin call of this.
 #pragma once
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace freight::deploy {
 
-// Two ways to one answer.
+// Two ways to the same prediction.
 struct Claim {
   enum class State { holds, fails, unchecked };
   std::string name;  // "eval", "batch", ...: stable

@@ -41,7 +41,7 @@ class LanguageVerifier {
     for (int64_t i = 0; i < windows_.numel(); ++i) {  // neither padding nor unknown
       windows_.data<int32_t>()[i] = 2 + static_cast<int32_t>(random.below(vocabulary - 2));
     }
-    answers_ = probabilities(deployed_, windows_, options_.backend);
+    predictions_ = probabilities(deployed_, windows_, options_.backend);
     const std::function<Claim()> all[] = {
         [&] {
           return Claim{.name = "eval",
@@ -64,9 +64,10 @@ class LanguageVerifier {
     std::copy_n(windows_.data<int32_t>() + i * out.numel(), out.numel(), out.data<int32_t>());
     return out;
   }
-  // The largest difference of `got` from the answers, beginning with those on window `first`.
+  // The largest difference of `got` from the predictions, beginning with those on window `first`.
   double difference(const Array& got, int64_t first = 0) const {
-    const float *a = got.data<float>(), *b = answers_.data<float>() + first * answers_.numel() / windows_.shape()[0];
+    const float *a = got.data<float>(),
+                *b = predictions_.data<float>() + first * predictions_.numel() / windows_.shape()[0];
     double far = 0;
     for (int64_t i = 0; i < got.numel(); ++i) {
       const double d = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
@@ -130,8 +131,8 @@ class LanguageVerifier {
 
   VerifyOptions options_;
   store::Bundle evaluated_, deployed_;
-  Array windows_;  // (N, T)
-  Array answers_;  // (N, T, vocabulary)
+  Array windows_;      // (N, T)
+  Array predictions_;  // (N, T, vocabulary)
 };
 
 }  // namespace

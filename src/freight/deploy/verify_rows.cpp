@@ -1,5 +1,5 @@
-// The claims about a model of rows: the answers that were stored with it are given again, one by one, from texts of
-// cells, from its file, and by ONNX Runtime; and what columns add is the answer. See verify.h.
+// The claims about a model of rows: the predictions that were saved with it are reproduced one by one, from texts of
+// cells, from its file, and by ONNX Runtime; and what the columns add is the prediction. See verify.h.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -25,7 +25,7 @@ class RowVerifier {
       : options_(options), samples_(bundle.samples), predictor_(std::move(bundle), {.batch_size = options.samples}) {
     rows_ =
         samples_.there() ? samples_.rows : store::drawn_rows(this->bundle().columns, Array(DType::f64, {0, width()}));
-    answers_ = model().run(rows_);
+    predictions_ = model().run(rows_);
   }
 
   std::vector<Claim> run() {
@@ -58,20 +58,20 @@ class RowVerifier {
       c.note = "its file contains none: it was written before they were saved";
       return c;
     }
-    c.difference = difference(answers_, samples_.answers);
+    c.difference = difference(predictions_, samples_.predictions);
     return judged(c, kRowLimit);
   }
 
   Claim singly() {
     Claim c{.name = "batch", .text = "single rows give bitwise the same predictions as one batch"};
-    Array got(DType::f32, answers_.shape());
+    Array got(DType::f32, predictions_.shape());
     const int64_t k = model().outputs();
     for (int64_t i = 0; i < rows_.shape()[0]; ++i) {
       Array one(DType::f64, {1, width()});
       std::copy_n(rows_.data<double>() + i * width(), width(), one.data<double>());
       std::copy_n(model().run(one).data<float>(), k, got.data<float>() + i * k);
     }
-    c.difference = difference(got, answers_);
+    c.difference = difference(got, predictions_);
     return judged(c, 0);
   }
 
@@ -104,11 +104,11 @@ class RowVerifier {
     const io::ScratchDir dir;
     const std::string path = dir.path() + "/model.safetensors";
     store::save_bundle(path, bundle());
-    c.difference = difference(store::load_bundle(path).rows->run(rows_), answers_);
+    c.difference = difference(store::load_bundle(path).rows->run(rows_), predictions_);
     return judged(c, 0);
   }
 
-  // Sums to answers; link as the model's form has it.
+  // Sums to predictions; link as the model's form has it.
   Claim added_up() {
     Claim c{.name = "shap", .text = "the contributions of the columns (predict --explain) add up to the prediction"};
     const store::RowForm form = model().form();
@@ -121,7 +121,7 @@ class RowVerifier {
     const store::RowLink link = forest ? forest->link : linear->link;
     const Array added = model().contributions(rows_);
     const int64_t groups = added.shape()[1], k = model().outputs();
-    Array got(DType::f32, answers_.shape());
+    Array got(DType::f32, predictions_.shape());
     for (int64_t i = 0; i < rows_.shape()[0]; ++i) {
       std::vector<double> sums;
       for (int64_t g = 0; g < groups; ++g) {
@@ -131,7 +131,7 @@ class RowVerifier {
       store::apply_link(link, sums);
       for (int64_t j = 0; j < k; ++j) got.data<float>()[i * k + j] = static_cast<float>(sums[static_cast<size_t>(j)]);
     }
-    c.difference = difference(got, answers_);
+    c.difference = difference(got, predictions_);
     return judged(c, kRowLimit);
   }
 
@@ -149,13 +149,13 @@ class RowVerifier {
     const std::string file = dir.path() + "/model.onnx";
     export_onnx(bundle(), file);
     return through_runtime(c, options_.python, file, dir.path(), {onnx::features_of(bundle(), rows_)},
-                           [&](const std::vector<Array>& results) { return difference(results[0], answers_); });
+                           [&](const std::vector<Array>& results) { return difference(results[0], predictions_); });
   }
 
   VerifyOptions options_;
   store::RowSamples samples_;
   Predictor predictor_;
-  Array rows_, answers_;
+  Array rows_, predictions_;
 };
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "freight/base/parse_number.h"
 #include "freight/base/strings.h"
 #include "freight/base/usage.h"
-#include "freight/metrics/answered_internal.h"
+#include "freight/metrics/evaluated_internal.h"
 
 namespace freight::metrics {
 
@@ -42,11 +42,11 @@ struct Operating {
 };
 
 // All thresholds between two probabilities that rows have, and below the least, from low to high.
-std::vector<Operating> operating_points(const Array& answers, const Truth& truth) {
-  const int64_t n = answers.shape()[0];
+std::vector<Operating> operating_points(const Array& predictions, const Truth& truth) {
+  const int64_t n = predictions.shape()[0];
   std::vector<int64_t> ascending(static_cast<size_t>(n));
   std::iota(ascending.begin(), ascending.end(), int64_t{0});
-  const auto probability = [&](int64_t row) { return static_cast<double>(answers.data<float>()[2 * row + 1]); };
+  const auto probability = [&](int64_t row) { return static_cast<double>(predictions.data<float>()[2 * row + 1]); };
   const auto second = [&](int64_t row) { return static_cast<double>(truth.labels.data<int64_t>()[row]); };
   std::stable_sort(ascending.begin(), ascending.end(),
                    [&](int64_t a, int64_t b) { return probability(a) < probability(b); });
@@ -87,9 +87,9 @@ double score_at(const std::string& metric, const Operating& s) {
 
 }  // namespace
 
-double best_threshold(const Metric& metric, const Array& answers, const Truth& truth) {
-  double best = 0.5, best_score = score_of(metric, answers, truth).value_or(0);
-  for (const Operating& at : operating_points(answers, truth)) {
+double best_threshold(const Metric& metric, const Array& predictions, const Truth& truth) {
+  double best = 0.5, best_score = score_of(metric, predictions, truth).value_or(0);
+  for (const Operating& at : operating_points(predictions, truth)) {
     const double score = score_at(metric.name, at);
     const bool nearer = score == best_score && std::fabs(at.threshold - 0.5) < std::fabs(best - 0.5);
     if (score > best_score || nearer) {
@@ -100,8 +100,8 @@ double best_threshold(const Metric& metric, const Array& answers, const Truth& t
   return best;
 }
 
-double threshold_by(const ThresholdRule& rule, const Array& answers, const Truth& truth) {
-  const int64_t n = answers.shape()[0];
+double threshold_by(const ThresholdRule& rule, const Array& predictions, const Truth& truth) {
+  const int64_t n = predictions.shape()[0];
   const auto* const labels = truth.labels.data<int64_t>();
   if (std::find(labels, labels + n, 1) == labels + n) {
     fail(ErrorKind::data, "--threshold", rule.metric, "=", rule.least,
@@ -111,7 +111,7 @@ double threshold_by(const ThresholdRule& rule, const Array& answers, const Truth
   const auto figure = [&](const Operating& o) { return of_recall ? o.recall() : o.precision(); };
   const auto other = [&](const Operating& o) { return of_recall ? o.precision() : o.recall(); };
   const Operating *chosen = nullptr, *nearest = nullptr;
-  const std::vector<Operating> points = operating_points(answers, truth);
+  const std::vector<Operating> points = operating_points(predictions, truth);
   constexpr double kRounding = 1e-12;  // 19 of 20 are at least 0.95
   for (const Operating& o : points) {
     if (!nearest || figure(o) > figure(*nearest)) nearest = &o;
@@ -129,16 +129,16 @@ double threshold_by(const ThresholdRule& rule, const Array& answers, const Truth
   return std::clamp(chosen->threshold, std::numeric_limits<double>::min(), 1 - std::numeric_limits<double>::epsilon());
 }
 
-double chosen_threshold(const std::string& rule, const Metric& metric, const Array& answers, const Truth& truth) {
-  return rule.empty() ? best_threshold(metric, answers, truth)
-                      : threshold_by(parse_threshold_rule(rule), answers, truth);
+double chosen_threshold(const std::string& rule, const Metric& metric, const Array& predictions, const Truth& truth) {
+  return rule.empty() ? best_threshold(metric, predictions, truth)
+                      : threshold_by(parse_threshold_rule(rule), predictions, truth);
 }
 
-std::vector<double> label_thresholds(const std::string& rule, const Array& answers, const Truth& truth,
+std::vector<double> label_thresholds(const std::string& rule, const Array& predictions, const Truth& truth,
                                      std::vector<UnmetLabel>& unmet) {
   std::vector<double> thresholds;
-  for (int64_t label = 0; label < answers.shape()[1]; ++label) {
-    const auto [two, one] = label_as_classes(answers, truth, label);
+  for (int64_t label = 0; label < predictions.shape()[1]; ++label) {
+    const auto [two, one] = label_as_classes(predictions, truth, label);
     double threshold = 0.5;
     try {
       threshold = chosen_threshold(rule, {.name = "f1", .higher = true}, two, one);
@@ -151,13 +151,13 @@ std::vector<double> label_thresholds(const std::string& rule, const Array& answe
   return thresholds;
 }
 
-double best_temperature(const Array& answers, const Truth& truth) {
-  const int64_t n = answers.shape()[0], k = answers.shape()[1];
+double best_temperature(const Array& predictions, const Truth& truth) {
+  const int64_t n = predictions.shape()[0], k = predictions.shape()[1];
   const auto* const labels = truth.labels.data<int64_t>();
   bool all_right = true;
-  std::vector<double> logs(static_cast<size_t>(answers.numel()));
+  std::vector<double> logs(static_cast<size_t>(predictions.numel()));
   for (int64_t i = 0; i < n; ++i) {
-    const float* const p = answers.data<float>() + i * k;
+    const float* const p = predictions.data<float>() + i * k;
     all_right = all_right && std::max_element(p, p + k) - p == labels[i];
     for (int64_t c = 0; c < k; ++c) {
       logs[static_cast<size_t>(i * k + c)] =

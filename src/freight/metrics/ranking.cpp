@@ -11,13 +11,14 @@ namespace {
 double gain(const RankedRow& row) { return std::exp2(static_cast<double>(row.relevance)) - 1; }
 double discount(size_t place) { return 1 / std::log2(static_cast<double>(place) + 1); }  // place from 1
 
-// Calls f with the first place, from 1, and the rows [begin, end) of each run of equal answers.
+// Calls f with the first place, from 1, and the rows [begin, end) of each run of equal predictions.
 template <class F>
 void for_ties(std::vector<RankedRow>& rows, F f) {
-  std::sort(rows.begin(), rows.end(), [](const RankedRow& a, const RankedRow& b) { return a.answer > b.answer; });
+  std::sort(rows.begin(), rows.end(),
+            [](const RankedRow& a, const RankedRow& b) { return a.prediction > b.prediction; });
   for (size_t begin = 0; begin < rows.size();) {
     size_t end = begin + 1;
-    while (end < rows.size() && rows[end].answer == rows[begin].answer) ++end;
+    while (end < rows.size() && rows[end].prediction == rows[begin].prediction) ++end;
     f(begin, end);
     begin = end;
   }

@@ -16,8 +16,8 @@
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
 #include "freight/base/usage.h"
-#include "freight/metrics/answered_internal.h"
 #include "freight/metrics/curves.h"
+#include "freight/metrics/evaluated_internal.h"
 #include "freight/metrics/interval.h"
 #include "freight/metrics/ranking.h"
 
@@ -31,7 +31,7 @@ double times_of(const Times& times, int64_t i) { return times[static_cast<size_t
 
 // The mean over the rows of what f says of each.
 template <class F>
-double mean_of(const Answered& a, const Times& times, F f) {
+double mean_of(const Evaluated& a, const Times& times, F f) {
   double sum = 0, total = 0;
   for (int64_t i = 0; i < a.count(); ++i) {
     const double count = times_of(times, i);
@@ -44,7 +44,7 @@ double mean_of(const Answered& a, const Times& times, F f) {
 
 // The share of pairs of one row of either class in which the second class is thought more likely in its own; equal
 // ones count half.
-std::optional<double> area(const Answered& a, const Times& times, const Metric&) {
+std::optional<double> area(const Evaluated& a, const Times& times, const Metric&) {
   const std::vector<int64_t>& ascending = a.ascending();
   double below = 0, pairs = 0, positive = 0;
   for (size_t first = 0; first < ascending.size();) {
@@ -62,8 +62,9 @@ std::optional<double> area(const Answered& a, const Times& times, const Metric&)
   return pairs / below / positive;
 }
 
-// Mean of the precisions at the thresholds, weighted by the recall that each adds; rows of equal answers come together.
-std::optional<double> average_precision(const Answered& a, const Times& times, const Metric&) {
+// Mean of the precisions at the thresholds, weighted by the recall that each adds; rows of equal predictions come
+// together.
+std::optional<double> average_precision(const Evaluated& a, const Times& times, const Metric&) {
   const std::vector<int64_t>& ascending = a.ascending();
   double positive = 0, right = 0, predicted = 0, sum = 0;
   for (int64_t i = 0; i < a.count(); ++i) positive += a.label(i) == 1 ? times_of(times, i) : 0;
@@ -86,7 +87,7 @@ std::optional<double> average_precision(const Answered& a, const Times& times, c
 struct ClassSums {
   std::vector<double> right, predicted, there;
 };
-ClassSums class_sums(const Answered& a, const Times& times) {
+ClassSums class_sums(const Evaluated& a, const Times& times) {
   const auto k = static_cast<size_t>(a.classes());
   ClassSums s{std::vector<double>(k), std::vector<double>(k), std::vector<double>(k)};
   for (int64_t i = 0; i < a.count(); ++i) {
@@ -100,7 +101,7 @@ ClassSums class_sums(const Answered& a, const Times& times) {
 }
 
 // The harmonic mean of precision and recall of each class; empty for a class that is neither labeled nor predicted.
-std::vector<std::optional<double>> f1_by_class(const Answered& a, const Times& times) {
+std::vector<std::optional<double>> f1_by_class(const Evaluated& a, const Times& times) {
   const ClassSums s = class_sums(a, times);
   std::vector<std::optional<double>> all(s.right.size());
   for (size_t c = 0; c < all.size(); ++c) {
@@ -108,8 +109,8 @@ std::vector<std::optional<double>> f1_by_class(const Answered& a, const Times& t
   }
   return all;
 }
-std::optional<double> f1(const Answered& a, const Times& times, const Metric&) { return f1_by_class(a, times)[1]; }
-std::optional<double> macro_f1(const Answered& a, const Times& times, const Metric&) {
+std::optional<double> f1(const Evaluated& a, const Times& times, const Metric&) { return f1_by_class(a, times)[1]; }
+std::optional<double> macro_f1(const Evaluated& a, const Times& times, const Metric&) {
   double sum = 0;
   int count = 0;
   for (const std::optional<double>& one : f1_by_class(a, times)) {
@@ -119,16 +120,16 @@ std::optional<double> macro_f1(const Answered& a, const Times& times, const Metr
   return sum / std::max(count, 1);
 }
 // The precision of the second class; 0 if it is never predicted, as in scikit-learn (notes_on_scores reports that).
-std::optional<double> precision(const Answered& a, const Times& times, const Metric&) {
+std::optional<double> precision(const Evaluated& a, const Times& times, const Metric&) {
   const ClassSums s = class_sums(a, times);
   return s.predicted[1] > 0 ? s.right[1] / s.predicted[1] : 0;
 }
-std::optional<double> recall(const Answered& a, const Times& times, const Metric&) {
+std::optional<double> recall(const Evaluated& a, const Times& times, const Metric&) {
   const ClassSums s = class_sums(a, times);
   return s.there[1] > 0 ? std::optional(s.right[1] / s.there[1]) : std::nullopt;
 }
 // The mean of the recalls of the classes that are there.
-std::optional<double> balanced_accuracy(const Answered& a, const Times& times, const Metric&) {
+std::optional<double> balanced_accuracy(const Evaluated& a, const Times& times, const Metric&) {
   const ClassSums s = class_sums(a, times);
   double sum = 0, count = 0;
   for (size_t c = 0; c < s.there.size(); ++c) {
@@ -140,7 +141,7 @@ std::optional<double> balanced_accuracy(const Answered& a, const Times& times, c
 }
 // Matthews' correlation coefficient for any number of classes (Gorodkin, Comparing two K-category assignments, 2004); 0
 // if all rows belong to one class, or all are predicted as one.
-std::optional<double> mcc(const Answered& a, const Times& times, const Metric&) {
+std::optional<double> mcc(const Evaluated& a, const Times& times, const Metric&) {
   const ClassSums s = class_sums(a, times);
   double all = 0, right = 0, both = 0, predicted = 0, there = 0;
   for (size_t c = 0; c < s.there.size(); ++c) {
@@ -154,7 +155,7 @@ std::optional<double> mcc(const Answered& a, const Times& times, const Metric&) 
   return spread > 0 ? (right * all - both) / std::sqrt(spread) : 0;
 }
 // The share of rows whose class is among the five most probable; of equal probabilities the later class stands first.
-std::optional<double> top5(const Answered& a, const Times& times, const Metric&) {
+std::optional<double> top5(const Evaluated& a, const Times& times, const Metric&) {
   constexpr int kTop = 5;
   return mean_of(a, times, [&](int64_t i) {
     const float* const p = a.row(i);
@@ -166,7 +167,7 @@ std::optional<double> top5(const Answered& a, const Times& times, const Metric&)
 }
 // Expected calibration error, in ten bins of equal width: of two classes by the probability of the second, of more by
 // that of the most probable one (Guo et al., On calibration of modern neural networks, ICML 2017).
-std::optional<double> calibration_error(const Answered& a, const Times& times, const Metric&) {
+std::optional<double> calibration_error(const Evaluated& a, const Times& times, const Metric&) {
   struct Bin {
     double rows = 0, said = 0, found = 0;
   } bins[Calibration::kBins];
@@ -187,47 +188,47 @@ std::optional<double> calibration_error(const Answered& a, const Times& times, c
   return sum / all;
 }
 
-std::optional<double> accuracy(const Answered& a, const Times& times, const Metric&) {
+std::optional<double> accuracy(const Evaluated& a, const Times& times, const Metric&) {
   return mean_of(a, times, [&](int64_t i) { return a.predicted(i) == a.label(i) ? 1.0 : 0.0; });
 }
-std::optional<double> log_loss(const Answered& a, const Times& times, const Metric&) {
+std::optional<double> log_loss(const Evaluated& a, const Times& times, const Metric&) {
   return mean_of(a, times, [&losses = a.losses()](int64_t i) { return losses[static_cast<size_t>(i)]; });
 }
 
-std::optional<double> rmse(const Answered& a, const Times& times, const Metric&) {
+std::optional<double> rmse(const Evaluated& a, const Times& times, const Metric&) {
   return std::sqrt(mean_of(a, times, [&](int64_t i) { return square(a.value(i) - a.truth(i)); }));
 }
-std::optional<double> mae(const Answered& a, const Times& times, const Metric&) {
+std::optional<double> mae(const Evaluated& a, const Times& times, const Metric&) {
   return mean_of(a, times, [&](int64_t i) { return std::fabs(a.value(i) - a.truth(i)); });
 }
-std::optional<double> r2(const Answered& a, const Times& times, const Metric&) {
+std::optional<double> r2(const Evaluated& a, const Times& times, const Metric&) {
   const double mean = mean_of(a, times, [&](int64_t i) { return a.truth(i); });
   const double spread = mean_of(a, times, [&](int64_t i) { return square(a.truth(i) - mean); });
   const double wrong = mean_of(a, times, [&](int64_t i) { return square(a.value(i) - a.truth(i)); });
   return spread > 0 ? std::optional(1 - wrong / spread) : std::nullopt;
 }
-std::optional<double> quantile_loss(const Answered& a, const Times& times, const Metric& m) {
+std::optional<double> quantile_loss(const Evaluated& a, const Times& times, const Metric& m) {
   return mean_of(a, times, [&](int64_t i) {
     const double error = a.truth(i) - a.value(i);
     return std::max(m.quantile * error, (m.quantile - 1) * error);
   });
 }
 constexpr double kLeastMean = 1e-30;  // a prediction of 0 or below, which such a model cannot mean
-void need_no_negative(const Answered& a, const Metric& m) {
+void need_no_negative(const Evaluated& a, const Metric& m) {
   for (int64_t i = 0; i < a.count(); ++i) {
     if (a.truth(i) >= 0) continue;
     fail(ErrorKind::data, m.name, "is for values of at least 0: got a target of ", a.truth(i),
          "; --metric names another");
   }
 }
-std::optional<double> poisson_deviance(const Answered& a, const Times& times, const Metric& m) {
+std::optional<double> poisson_deviance(const Evaluated& a, const Times& times, const Metric& m) {
   need_no_negative(a, m);
   return mean_of(a, times, [&](int64_t i) {
     const double y = a.truth(i), mean = std::max(a.value(i), kLeastMean);
     return 2 * ((y > 0 ? y * std::log(y / mean) : 0.0) - y + mean);
   });
 }
-std::optional<double> tweedie_deviance(const Answered& a, const Times& times, const Metric& m) {
+std::optional<double> tweedie_deviance(const Evaluated& a, const Times& times, const Metric& m) {
   need_no_negative(a, m);
   const double p = m.tweedie_power;
   return mean_of(a, times, [&](int64_t i) {
@@ -253,34 +254,34 @@ double mean_over_queries(const std::vector<double>& figures, const Times& times)
   }
   return sum / total;
 }
-std::optional<double> ndcg(const Answered& a, const Times& times, const Metric& m) {
+std::optional<double> ndcg(const Evaluated& a, const Times& times, const Metric& m) {
   return mean_over_queries(a.by_query(m.name, top_of(m.name), query_ndcg), times);
 }
-std::optional<double> mean_precision(const Answered& a, const Times& times, const Metric& m) {
+std::optional<double> mean_precision(const Evaluated& a, const Times& times, const Metric& m) {
   return mean_over_queries(a.by_query(m.name, top_of(m.name), query_precision), times);
 }
 
 // The mean over the labels, or over several values, of what f says of each; those that do not allow it are left out.
 template <class F>
-std::optional<double> mean_over_columns(const Answered& a, F f) {
+std::optional<double> mean_over_columns(const Evaluated& a, F f) {
   double sum = 0, count = 0;
-  for (const Answered& column : a.columns()) {
+  for (const Evaluated& column : a.columns()) {
     const std::optional<double> one = f(column);
     sum += one.value_or(0);
     count += one.has_value();
   }
   return count > 0 ? std::optional(sum / count) : std::nullopt;
 }
-using Figure = std::optional<double> (*)(const Answered&, const Times&, const Metric&);
+using Figure = std::optional<double> (*)(const Evaluated&, const Times&, const Metric&);
 // The macro average of a metric of two classes over the labels.
 template <Figure of>
-std::optional<double> macro(const Answered& a, const Times& times, const Metric& m) {
-  return mean_over_columns(a, [&](const Answered& label) { return of(label, times, m); });
+std::optional<double> macro(const Evaluated& a, const Times& times, const Metric& m) {
+  return mean_over_columns(a, [&](const Evaluated& label) { return of(label, times, m); });
 }
 // F1 of the labels of all rows, counted together; 0 if there is none, labeled or predicted.
-std::optional<double> micro_f1(const Answered& a, const Times& times, const Metric&) {
+std::optional<double> micro_f1(const Evaluated& a, const Times& times, const Metric&) {
   double right = 0, all = 0;
-  for (const Answered& label : a.columns()) {
+  for (const Evaluated& label : a.columns()) {
     const ClassSums s = class_sums(label, times);
     right += s.right[1];
     all += s.predicted[1] + s.there[1];
@@ -288,13 +289,13 @@ std::optional<double> micro_f1(const Answered& a, const Times& times, const Metr
   return all > 0 ? 2 * right / all : 0;
 }
 // F1 of one label; 0 if no row has it or is predicted to have it, as in scikit-learn.
-std::optional<double> f1_or_zero(const Answered& a, const Times& times, const Metric& m) {
+std::optional<double> f1_or_zero(const Evaluated& a, const Times& times, const Metric& m) {
   return f1(a, times, m).value_or(0);
 }
 // The share of rows whose labels are all predicted, and no others.
-std::optional<double> subset_accuracy(const Answered& a, const Times& times, const Metric&) {
+std::optional<double> subset_accuracy(const Evaluated& a, const Times& times, const Metric&) {
   return mean_of(a, times, [&](int64_t i) {
-    const auto right = [&](const Answered& label) { return label.predicted(i) == label.label(i); };
+    const auto right = [&](const Evaluated& label) { return label.predicted(i) == label.label(i); };
     return std::all_of(a.columns().begin(), a.columns().end(), right) ? 1.0 : 0.0;
   });
 }
@@ -353,10 +354,10 @@ bool fits(const MetricRow& row, const Target& target) {
   }
   return false;
 }
-std::optional<double> figure_of(const MetricRow& row, const Answered& a, const Times& times, const Metric& metric) {
+std::optional<double> figure_of(const MetricRow& row, const Evaluated& a, const Times& times, const Metric& metric) {
   if (a.several_labels()) return row.of_labels(a, times, metric);
   if (a.columns().empty()) return row.of(a, times, metric);
-  return mean_over_columns(a, [&](const Answered& value) { return row.of(value, times, metric); });
+  return mean_over_columns(a, [&](const Evaluated& value) { return row.of(value, times, metric); });
 }
 // Null where there is none of that name.
 const MetricRow* find_metric(const std::string& name) {
@@ -427,20 +428,20 @@ int64_t predicted_class(const float* probabilities, int64_t classes, std::option
   return std::max_element(probabilities, probabilities + classes) - probabilities;
 }
 
-std::optional<double> score_of(const Metric& metric, const Array& answers, const Truth& truth,
+std::optional<double> score_of(const Metric& metric, const Array& predictions, const Truth& truth,
                                const Thresholds& thresholds) {
-  if (answers.shape()[0] == 0) return std::nullopt;
-  const Answered answered(answers, truth, thresholds);
-  return figure_of(row_of_metric(metric.name), answered, answered.weights(), metric);
+  if (predictions.shape()[0] == 0) return std::nullopt;
+  const Evaluated evaluated(predictions, truth, thresholds);
+  return figure_of(row_of_metric(metric.name), evaluated, evaluated.weights(), metric);
 }
 
 namespace {
-// The metrics of these answers: `first`, where it fits, and then those that are shown.
-std::vector<std::string> shown_metrics(const Answered& answered, const std::string& first) {
+// The metrics of these predictions: `first`, where it fits, and then those that are shown.
+std::vector<std::string> shown_metrics(const Evaluated& evaluated, const std::string& first) {
   const auto of_these = [&](const MetricRow& row) {
-    return fits(row, {.classes = static_cast<size_t>(answered.classes()),
-                      .ranking = answered.ranking(),
-                      .labels = answered.several_labels()});
+    return fits(row, {.classes = static_cast<size_t>(evaluated.classes()),
+                      .ranking = evaluated.ranking(),
+                      .labels = evaluated.several_labels()});
   };
   std::vector<std::string> names;
   const MetricRow* const leading = find_metric(first);
@@ -459,28 +460,28 @@ bool needs_draws(By by) {
 }
 
 // How often each unit counts in a sample of all units that is drawn with replacement by a fixed seed.
-Times drawn_times(const Answered& answered, int64_t draw) {
-  const int64_t n = answered.units();
+Times drawn_times(const Evaluated& evaluated, int64_t draw) {
+  const int64_t n = evaluated.units();
   Times times(static_cast<size_t>(n));
   Philox4 block{};
   for (int64_t i = 0; i < n; ++i) {  // random_uniform(0, draw, 0, i), of which a block has four
     if (i % 4 == 0) block = philox(0, static_cast<uint64_t>(i / 4), static_cast<uint64_t>(draw));
     const auto u = static_cast<double>(uniform_from_bits(block.v[i % 4]));
     const auto at_row = static_cast<size_t>(std::min(static_cast<int64_t>(u * static_cast<double>(n)), n - 1));
-    times[at_row] += answered.weights()[at_row];
+    times[at_row] += evaluated.weights()[at_row];
   }
   return times;
 }
 
-// The figures of the whole set, by metric, for such samples. `at` has computed each figure before, so that it refuses
-// nothing here and what the answers keep for all samples is there.
+// The figures of the whole set, by metric, for such samples. `at` has computed each figure before: it refuses nothing
+// here, and what Evaluated keeps for all samples is there.
 template <class F>
-std::vector<std::vector<double>> drawn_figures(const Answered& answered, const std::vector<std::string>& names,
+std::vector<std::vector<double>> drawn_figures(const Evaluated& evaluated, const std::vector<std::string>& names,
                                                int draws, F at) {
   std::vector<std::vector<std::optional<double>>> figures(names.size());
   for (auto& of_metric : figures) of_metric.resize(static_cast<size_t>(draws));
   parallel_for(draws, [&](int64_t draw) {
-    const Times times = drawn_times(answered, draw);
+    const Times times = drawn_times(evaluated, draw);
     for (size_t s = 0; s < names.size(); ++s) {
       if (needs_draws(row_of_metric(names[s]).interval)) figures[s][static_cast<size_t>(draw)] = at(names[s], times);
     }
@@ -496,7 +497,7 @@ std::vector<std::vector<double>> drawn_figures(const Answered& answered, const s
 
 // The number of equal samples whose mean has the variance of that of the weighted rows which `of` names.
 template <class F>
-double effective_samples(const Answered& a, F of) {
+double effective_samples(const Evaluated& a, F of) {
   double sum = 0, square_sum = 0;
   for (int64_t i = 0; i < a.count(); ++i) {
     if (!of(i)) continue;
@@ -507,10 +508,10 @@ double effective_samples(const Answered& a, F of) {
 }
 
 // Rows of the rarest class that there is; of two classes also one that is not there. Of labels the rarest one.
-int64_t rarest_class(const Answered& a) {
+int64_t rarest_class(const Evaluated& a) {
   if (a.several_labels()) {
     int64_t least = a.count();
-    for (const Answered& label : a.columns()) least = std::min(least, rarest_class(label));
+    for (const Evaluated& label : a.columns()) least = std::min(least, rarest_class(label));
     return least;
   }
   std::vector<int64_t> rows(static_cast<size_t>(a.classes()));
@@ -522,7 +523,7 @@ int64_t rarest_class(const Answered& a) {
   return least;
 }
 
-Bounds bounds_of(const Answered& a, const MetricRow& row, double value, const std::vector<double>& drawn) {
+Bounds bounds_of(const Evaluated& a, const MetricRow& row, double value, const std::vector<double>& drawn) {
   const auto n = static_cast<double>(a.units());
   switch (row.interval) {
     case By::all: return share_bounds(value, effective_samples(a, [](int64_t) { return true; }));
@@ -555,7 +556,7 @@ Bounds bounds_of(const Answered& a, const MetricRow& row, double value, const st
 }
 
 // Too few samples have intervals that hold the true figure less often than they say.
-Score::Interval interval_of(const Answered& a, const MetricRow& row) {
+Score::Interval interval_of(const Evaluated& a, const MetricRow& row) {
   constexpr int64_t kEnough = 20;
   if (row.interval == By::none) return Score::Interval::none;
   if (row.interval == By::middle) return Score::Interval::known;
@@ -576,25 +577,25 @@ std::string interval_text(const Score& score) {
 }
 
 namespace {
-std::vector<Score> scores_by(const std::vector<std::string>& names, const Answered& answered,
+std::vector<Score> scores_by(const std::vector<std::string>& names, const Evaluated& evaluated,
                              const ScoreOptions& options) {
   std::vector<Score> scores;
   const auto at = [&](const std::string& name, const Times& times) {
     Metric metric = options.first;  // its parameters are those of the model, for all metrics that have them
     metric.name = name;
-    return figure_of(row_of_metric(name), answered, times, metric);
+    return figure_of(row_of_metric(name), evaluated, times, metric);
   };
   std::vector<std::optional<double>> values;
-  for (const std::string& name : names) values.push_back(at(name, answered.weights()));
-  const auto drawn = drawn_figures(answered, names, options.draws, at);
+  for (const std::string& name : names) values.push_back(at(name, evaluated.weights()));
+  const auto drawn = drawn_figures(evaluated, names, options.draws, at);
   for (size_t s = 0; s < names.size(); ++s) {
     const std::optional<double>& value = values[s];
     if (!value) continue;
     const MetricRow& row = row_of_metric(names[s]);
     Score score{.name = names[s], .value = *value, .low = *value, .high = *value};
-    score.interval = interval_of(answered, row);
+    score.interval = interval_of(evaluated, row);
     if (score.interval == Score::Interval::known) {
-      const Bounds bounds = bounds_of(answered, row, *value, drawn[s]);
+      const Bounds bounds = bounds_of(evaluated, row, *value, drawn[s]);
       score.low = bounds.low;
       score.high = bounds.high;
     }
@@ -604,14 +605,15 @@ std::vector<Score> scores_by(const std::vector<std::string>& names, const Answer
 }
 }  // namespace
 
-std::vector<Score> scores_of(const Array& answers, const Truth& truth, const ScoreOptions& options) {
-  if (answers.shape()[0] == 0) return {};
-  const Answered answered(answers, truth, options.thresholds);
-  std::vector<Score> scores = scores_by(shown_metrics(answered, options.first.name), answered, options);
-  const std::vector<std::string> names = answered.several_labels() ? std::vector<std::string>{"average_precision", "f1"}
-                                                                   : std::vector<std::string>{"rmse", "mae", "r2"};
-  for (size_t c = 0; c < std::min(options.columns.size(), answered.columns().size()); ++c) {
-    for (Score& score : scores_by(names, answered.columns()[c], options)) {
+std::vector<Score> scores_of(const Array& predictions, const Truth& truth, const ScoreOptions& options) {
+  if (predictions.shape()[0] == 0) return {};
+  const Evaluated evaluated(predictions, truth, options.thresholds);
+  std::vector<Score> scores = scores_by(shown_metrics(evaluated, options.first.name), evaluated, options);
+  const std::vector<std::string> names = evaluated.several_labels()
+                                             ? std::vector<std::string>{"average_precision", "f1"}
+                                             : std::vector<std::string>{"rmse", "mae", "r2"};
+  for (size_t c = 0; c < std::min(options.columns.size(), evaluated.columns().size()); ++c) {
+    for (Score& score : scores_by(names, evaluated.columns()[c], options)) {
       score.name += cat("[", options.columns[c], "]");
       scores.push_back(std::move(score));
     }
@@ -619,31 +621,31 @@ std::vector<Score> scores_of(const Array& answers, const Truth& truth, const Sco
   return scores;
 }
 
-std::vector<std::string> notes_on_scores(const Array& answers, const Truth& truth, const ScoreOptions& options) {
+std::vector<std::string> notes_on_scores(const Array& predictions, const Truth& truth, const ScoreOptions& options) {
   std::vector<std::string> notes;
-  if (answers.shape()[0] == 0) return notes;
-  const Answered answered(answers, truth, options.thresholds);
+  if (predictions.shape()[0] == 0) return notes;
+  const Evaluated evaluated(predictions, truth, options.thresholds);
   Metric metric = options.first;
-  for (const std::string& name : shown_metrics(answered, options.first.name)) {
+  for (const std::string& name : shown_metrics(evaluated, options.first.name)) {
     metric.name = name;
-    if (figure_of(row_of_metric(name), answered, answered.weights(), metric)) continue;
+    if (figure_of(row_of_metric(name), evaluated, evaluated.weights(), metric)) continue;
     notes.push_back(cat(name,
-                        " is not defined: ", answered.classes() > 0 ? "all rows" : "the target is the same in all",
-                        answered.classes() > 0 ? " are of one class" : " rows"));
+                        " is not defined: ", evaluated.classes() > 0 ? "all rows" : "the target is the same in all",
+                        evaluated.classes() > 0 ? " are of one class" : " rows"));
   }
-  if (answered.classes() > 1 && !answered.several_labels()) {
+  if (evaluated.classes() > 1 && !evaluated.several_labels()) {
     int64_t first = 0;
-    for (int64_t i = 0; i < answered.count(); ++i) first += answered.predicted(i) == answered.predicted(0);
-    if (first == answered.count()) {
+    for (int64_t i = 0; i < evaluated.count(); ++i) first += evaluated.predicted(i) == evaluated.predicted(0);
+    if (first == evaluated.count()) {
       notes.push_back(cat(
-          "all predictions are of one class, number ", answered.predicted(0),
-          " from 0: ", answered.classes() == 2 && answered.predicted(0) == 0 ? "precision, f1 and mcc are" : "mcc is",
+          "all predictions are of one class, number ", evaluated.predicted(0),
+          " from 0: ", evaluated.classes() == 2 && evaluated.predicted(0) == 0 ? "precision, f1 and mcc are" : "mcc is",
           " 0 by definition"));
     }
   }
   if (options.first.name == "poisson_deviance" || options.first.name == "tweedie_deviance") {
     int64_t count = 0;
-    for (int64_t i = 0; i < answered.count(); ++i) count += answered.value(i) <= 0;
+    for (int64_t i = 0; i < evaluated.count(); ++i) count += evaluated.value(i) <= 0;
     if (count > 0) {
       notes.push_back(cat(count, count == 1 ? " prediction is" : " predictions are", " 0 or below, which ",
                           options.first.name, " does not have: they count as ", kLeastMean));

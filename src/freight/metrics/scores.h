@@ -62,11 +62,11 @@ struct Truth {
   std::optional<Array> queries = {};  // i64 (N), of a ranking: rows with equal numbers are ranked among each other
 };
 
-// Scores answers f32 (N, K), probabilities of classes or labels, or values. A ranking has the mean over its queries;
-// several values have the mean over them, and labels the mean over those that allow it (macro), as in scikit-learn,
-// except for micro_f1 and subset_accuracy. Empty where the labels do not allow it, such as the area where all are of
-// one class, or there are none.
-std::optional<double> score_of(const Metric& metric, const Array& answers, const Truth& truth,
+// Scores predictions f32 (N, K), probabilities of classes or labels, or values. A ranking has the mean over its
+// queries; several values have the mean over them, and labels the mean over those that allow it (macro), as in
+// scikit-learn, except for micro_f1 and subset_accuracy. Empty where the labels do not allow it, such as the area where
+// all are of one class, or there are none.
+std::optional<double> score_of(const Metric& metric, const Array& predictions, const Truth& truth,
                                const Thresholds& thresholds = {});
 
 // The score of one metric.
@@ -99,10 +99,11 @@ struct ScoreOptions {
 // of the class or predicted, of a mean of recalls by those of each (Zou, Donner, Construction of confidence limits,
 // Statistics in Medicine 2008); of rankings the middle of what samples drawn with replacement have; of others normal
 // ones in a scale without bounds, by their spread. Throws Error(data) for values that a deviance is not defined for.
-std::vector<Score> scores_of(const Array& answers, const Truth& truth, const ScoreOptions& options = {});
+std::vector<Score> scores_of(const Array& predictions, const Truth& truth, const ScoreOptions& options = {});
 
 // Notes for a reader of these scores: the metrics that the labels do not allow, and predictions that a metric cannot
 // take as they are.
-std::vector<std::string> notes_on_scores(const Array& answers, const Truth& truth, const ScoreOptions& options = {});
+std::vector<std::string> notes_on_scores(const Array& predictions, const Truth& truth,
+                                         const ScoreOptions& options = {});
 
 }  // namespace freight::metrics

@@ -143,7 +143,7 @@ Scored score(const Model& model, const Tensor& x, const Tensor& y, const LossOpt
   return {outputs, loss};
 }
 
-Tensor answers_of(const Model& model, const Tensor& outputs) {
+Tensor predictions_of(const Model& model, const Tensor& outputs) {
   if (const TargetScale& scale = model.target_scale; regresses(model.loss)) {
     return scale.any() ? outputs * per_value(scale.deviation) + per_value(scale.mean) : outputs;
   }

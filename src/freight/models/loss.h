@@ -29,9 +29,9 @@ Scored score(const Model& model, const Tensor& x, const Tensor& y, const LossOpt
 
 // Results at the model's temperature: logits divided by it.
 Tensor tempered(const Model& model, const Tensor& outputs);
-// The answers that a user gets for results at the model's temperature: probabilities of classes (N, K), or (N, T, K),
-// those of bce scaled to a sum of 1; of labels each its own; or the values, in the units of the targets.
-Tensor answers_of(const Model& model, const Tensor& outputs);
+// The predictions that a user gets for results at the model's temperature: probabilities of classes (N, K), or (N, T,
+// K), those of bce scaled to a sum of 1; of labels each its own; or the values, in the units of the targets.
+Tensor predictions_of(const Model& model, const Tensor& outputs);
 
 // True where right_count counts: the model predicts classes, and has no metric of its own.
 bool has_accuracy(const Model& model);

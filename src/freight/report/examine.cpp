@@ -228,7 +228,7 @@ class Examiner {
     for (size_t row = 0; row < numbers.size(); ++row) {
       const float* y = results.data<float>() + static_cast<int64_t>(row) * k;
       ++e_.count;
-      answers_.insert(answers_.end(), y, y + k);
+      predictions_.insert(predictions_.end(), y, y + k);
       numbers_.push_back(numbers[row]);
       if (e_.multilabel) {
         take_labels(numbers[row], y, k);
@@ -240,13 +240,13 @@ class Examiner {
     }
   }
 
-  // The metrics of all answers with their intervals. Those of a ranking are the table's.
+  // The metrics of all predictions with their intervals. Those of a ranking are the table's.
   void add_scores() {
     const int64_t k = predictor_.outputs(), n = e_.count;
     const store::Rows* const rows = part_->rows();
     if (rows && rows->ranked) return;
-    Array answers(DType::f32, {n, k}), weights(DType::f32, {n});
-    std::copy(answers_.begin(), answers_.end(), answers.data<float>());
+    Array predictions(DType::f32, {n, k}), weights(DType::f32, {n});
+    std::copy(predictions_.begin(), predictions_.end(), predictions.data<float>());
     for (int64_t i = 0; i < n; ++i) {
       const int64_t number = numbers_[static_cast<size_t>(i)];
       weights.data<float>()[i] = rows ? static_cast<float>(rows->weight(number)) : 1.0f;
@@ -258,8 +258,8 @@ class Examiner {
                                   .first = metrics::read_metric(bundle.provenance).value_or(metrics::Metric())};
     if (static_cast<size_t>(k) <= kMostColumns) options.columns = e_.multilabel ? bundle.classes : bundle.targets;
     if (e_.multilabel && options.columns.empty()) options.draws = 0;  // intervals would take minutes
-    e_.scores = metrics::scores_of(answers, truth, options);
-    e_.score_notes = metrics::notes_on_scores(answers, truth, options);
+    e_.scores = metrics::scores_of(predictions, truth, options);
+    e_.score_notes = metrics::notes_on_scores(predictions, truth, options);
   }
 
   // Chooses the second of two classes, or else the classes with the most samples.
@@ -332,7 +332,7 @@ class Examiner {
   std::unique_ptr<HeldOutPart> part_;
   Examination e_;
   std::vector<std::vector<metrics::Scored>> scored_;  // by curve
-  std::vector<float> answers_;                        // of all samples that were predicted
+  std::vector<float> predictions_;                    // of all samples that were predicted
   std::vector<int64_t> numbers_;                      // of these samples
   metrics::Calibration calibration_;
   std::vector<Sums> sums_;  // per output of a regression

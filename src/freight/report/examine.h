@@ -42,7 +42,7 @@ struct ClassCurves {
 };
 
 struct Residual {
-  float answer = 0, target = 0;
+  float prediction = 0, target = 0;
 };
 
 // The errors of one output of a regression.

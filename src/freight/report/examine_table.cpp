@@ -39,20 +39,20 @@ store::Rows thinned(const store::Rows& rows, int64_t most) {
   return tables::rows_at(rows, numbers);
 }
 
-double row_loss(const float* answer, const store::Rows& rows, int64_t i) {
+double row_loss(const float* prediction, const store::Rows& rows, int64_t i) {
   if (rows.classification()) {
-    const float p = answer[rows.labels.data<int64_t>()[i]];
+    const float p = prediction[rows.labels.data<int64_t>()[i]];
     return -std::log(static_cast<double>(std::max(p, std::numeric_limits<float>::min())));
   }
-  const double error = static_cast<double>(answer[0]) - static_cast<double>(rows.labels.data<float>()[i]);
+  const double error = static_cast<double>(prediction[0]) - static_cast<double>(rows.labels.data<float>()[i]);
   return error * error;
 }
 
-double mean_loss(const Array& answers, const store::Rows& rows) {
-  if (rows.ranked) return tables::evaluate(answers, rows).loss;
+double mean_loss(const Array& predictions, const store::Rows& rows) {
+  if (rows.ranked) return tables::evaluate(predictions, rows).loss;
   double sum = 0, all = 0;
   for (int64_t i = 0; i < rows.count(); ++i) {
-    sum += rows.weight(i) * row_loss(answers.data<float>() + i * answers.shape()[1], rows, i);
+    sum += rows.weight(i) * row_loss(predictions.data<float>() + i * predictions.shape()[1], rows, i);
     all += rows.weight(i);
   }
   return sum / all;
@@ -111,10 +111,10 @@ class TableExaminer {
       const int64_t n = std::min(kBlockRows, rows_.count() - begin), k = bundle_.rows->outputs();
       Array block(DType::f64, {n, width_});
       std::copy_n(rows_.values.read(begin, begin + n, room), n * width_, block.data<double>());
-      const Array answers = bundle_.rows->run(block);
+      const Array predictions = bundle_.rows->run(block);
       std::vector<std::pair<double, int64_t>> here;
       for (int64_t i = 0; i < n; ++i)
-        here.emplace_back(-row_loss(answers.data<float>() + i * k, rows_, begin + i), begin + i);
+        here.emplace_back(-row_loss(predictions.data<float>() + i * k, rows_, begin + i), begin + i);
       found.insert(found.end(), here.begin(), here.end());
       std::sort(found.begin(), found.end());
       found.resize(std::min(found.size(), static_cast<size_t>(most)));
@@ -122,11 +122,11 @@ class TableExaminer {
     for (const auto& [negative, i] : found) {
       Array row(DType::f64, {1, width_});
       std::copy_n(rows_.values.read(i, i + 1, room), width_, row.data<double>());
-      const Array answer = bundle_.rows->run(row);
+      const Array prediction = bundle_.rows->run(row);
       WorstRow w{.row = i, .truth = {}, .predicted = {}, .loss = -negative, .cells = {}};
       if (rows_.classification()) {
-        const float* p = answer.data<float>();
-        const int64_t predicted = bundle_.predicted(p, answer.numel()), truth = rows_.labels.data<int64_t>()[i];
+        const float* p = prediction.data<float>();
+        const int64_t predicted = bundle_.predicted(p, prediction.numel()), truth = rows_.labels.data<int64_t>()[i];
         const auto with_probability = [&](int64_t c) {
           return cat(bundle_.classes[static_cast<size_t>(c)], " (", fixed(100.0 * static_cast<double>(p[c]), 1), " %)");
         };
@@ -134,7 +134,7 @@ class TableExaminer {
         w.predicted = with_probability(predicted);
       } else {
         w.truth = cat(rows_.labels.data<float>()[i]);
-        w.predicted = cat(answer.data<float>()[0]);
+        w.predicted = cat(prediction.data<float>()[0]);
       }
       for (int64_t c = 0; c < width_; ++c) w.cells.push_back(cell_text(c, row.data<double>()[c]));
       out_.worst.push_back(std::move(w));
@@ -219,7 +219,7 @@ class TableExaminer {
     const store::Column& c = bundle_.columns[static_cast<size_t>(column)];
     const std::vector<double> grid = grid_of(rows, column, c.words);
     if (grid.size() < 2) return;
-    PartialDependence d{.column = column, .words = {}, .at = {}, .answers = {}, .outputs = {}};
+    PartialDependence d{.column = column, .words = {}, .at = {}, .predictions = {}, .outputs = {}};
     const int64_t k = bundle_.rows->outputs();
     const bool classes = bundle_.rows->predicts_classes();
     std::vector<int64_t> outputs;
@@ -227,16 +227,16 @@ class TableExaminer {
       outputs.push_back(o);
       d.outputs.push_back(classes ? bundle_.classes[static_cast<size_t>(o)] : std::string());
     }
-    d.answers.resize(outputs.size());
+    d.predictions.resize(outputs.size());
     const Array values = rows.values.array().clone();
     for (const double v : grid) {
       for (int64_t i = 0; i < rows.count(); ++i) values.data<double>()[i * width_ + column] = v;
-      const Array answers = bundle_.rows->run(values);
+      const Array predictions = bundle_.rows->run(values);
       for (size_t o = 0; o < outputs.size(); ++o) {
         double sum = 0;
         for (int64_t i = 0; i < rows.count(); ++i)
-          sum += static_cast<double>(answers.data<float>()[i * k + outputs[o]]);
-        d.answers[o].push_back(sum / static_cast<double>(rows.count()));
+          sum += static_cast<double>(predictions.data<float>()[i * k + outputs[o]]);
+        d.predictions[o].push_back(sum / static_cast<double>(rows.count()));
       }
       if (c.words) {
         d.words.push_back(c.levels[static_cast<size_t>(v)]);

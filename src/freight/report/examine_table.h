@@ -16,7 +16,7 @@ struct PartialDependence {
   std::vector<std::string> words;  // the most frequent categories of a column of categories; else empty
   std::vector<double> at;          // of a column of numbers, ascending
   // By output, along `at` or `words`: for two classes the probability of the second, for more those of the first six.
-  std::vector<std::vector<double>> answers;
+  std::vector<std::vector<double>> predictions;
   std::vector<std::string> outputs;  // the names of these outputs
 };
 

@@ -97,8 +97,8 @@ std::string residual_charts(const Examination& e) {
   std::vector<Point> scatter;
   std::vector<double> errors;
   for (const Residual& r : e.residuals) {
-    const double error = static_cast<double>(r.target) - static_cast<double>(r.answer);
-    scatter.push_back({static_cast<double>(r.answer), error});
+    const double error = static_cast<double>(r.target) - static_cast<double>(r.prediction);
+    scatter.push_back({static_cast<double>(r.prediction), error});
     errors.push_back(error);
   }
   scatter = some_of(scatter, kScatterPoints);

@@ -51,10 +51,10 @@ std::string dependence_charts(const TableExamination& t) {
                 .y_label = "mean prediction",
                 .scale = Plot::Scale::linear,
                 .x_from_zero = false};
-      for (size_t o = 0; o < d.answers.size(); ++o) {
+      for (size_t o = 0; o < d.predictions.size(); ++o) {
         Series s{
             .label = shortened(d.outputs[o], 16), .points = {}, .color = static_cast<int>(o), .value_at_end = false};
-        for (size_t i = 0; i < d.at.size(); ++i) s.points.push_back({d.at[i], d.answers[o][i]});
+        for (size_t i = 0; i < d.at.size(); ++i) s.points.push_back({d.at[i], d.predictions[o][i]});
         plot.series.push_back(std::move(s));
       }
       charts += chart(plot);
@@ -66,7 +66,7 @@ std::string dependence_charts(const TableExamination& t) {
     std::vector<std::vector<std::string>> rows;
     for (size_t i = 0; i < d.words.size(); ++i) {
       std::vector<std::string> row = {shortened(d.words[i], kCellLength)};
-      for (const std::vector<double>& answers : d.answers) row.push_back(figure(answers[i]));
+      for (const std::vector<double>& predictions : d.predictions) row.push_back(figure(predictions[i]));
       rows.push_back(std::move(row));
     }
     tables += data_table(heads, rows);

@@ -13,10 +13,10 @@ namespace freight::store {
 
 namespace {
 
-constexpr const char* kSampleRows = "samples.rows";        // f64 (N, columns), 0 for missing values
-constexpr const char* kSampleGaps = "samples.missing";     // u8 (N, columns): 1 for missing values
-constexpr const char* kSampleAnswers = "samples.answers";  // f32 (N, outputs)
-constexpr int64_t kSamples = 64, kSampleCells = 1 << 16;   // at most; wide tables have fewer rows
+constexpr const char* kSampleRows = "samples.rows";            // f64 (N, columns), 0 for missing values
+constexpr const char* kSampleGaps = "samples.missing";         // u8 (N, columns): 1 for missing values
+constexpr const char* kSamplePredictions = "samples.answers";  // f32 (N, outputs)
+constexpr int64_t kSamples = 64, kSampleCells = 1 << 16;       // at most; wide tables have fewer rows
 constexpr uint32_t kMissingOneIn = 16;
 
 }  // namespace
@@ -49,21 +49,21 @@ Array drawn_rows(const std::vector<Column>& columns, const RowValues& seen) {
 }
 
 RowSamples sampled(const RowModel& model, const std::vector<Column>& columns, const RowValues& seen) {
-  const Array rows = drawn_rows(columns, seen), answers = model.run(rows);
-  const int64_t width = rows.shape()[1], outputs = answers.shape()[1];
+  const Array rows = drawn_rows(columns, seen), predictions = model.run(rows);
+  const int64_t width = rows.shape()[1], outputs = predictions.shape()[1];
   // Random rows may have a prediction that is not finite, which a saved file must not contain.
   std::vector<int64_t> finite;
   for (int64_t i = 0; i < rows.shape()[0]; ++i) {
-    const float* const row = answers.data<float>() + i * outputs;
+    const float* const row = predictions.data<float>() + i * outputs;
     if (std::all_of(row, row + outputs, [](float v) { return std::isfinite(v); })) finite.push_back(i);
   }
   if (finite.empty()) return {};
   const auto n = static_cast<int64_t>(finite.size());
-  RowSamples out{.rows = Array(DType::f64, {n, width}), .answers = Array(DType::f32, {n, outputs})};
+  RowSamples out{.rows = Array(DType::f64, {n, width}), .predictions = Array(DType::f32, {n, outputs})};
   for (int64_t i = 0; i < n; ++i) {
     const int64_t from = finite[static_cast<size_t>(i)];
     std::copy_n(rows.data<double>() + from * width, width, out.rows.data<double>() + i * width);
-    std::copy_n(answers.data<float>() + from * outputs, outputs, out.answers.data<float>() + i * outputs);
+    std::copy_n(predictions.data<float>() + from * outputs, outputs, out.predictions.data<float>() + i * outputs);
   }
   return out;
 }
@@ -78,23 +78,25 @@ void write_samples(const RowSamples& samples, io::SafeTensors& file) {
   }
   file.tensors.emplace_back(kSampleRows, rows);
   file.tensors.emplace_back(kSampleGaps, gaps);
-  file.tensors.emplace_back(kSampleAnswers, samples.answers);
+  file.tensors.emplace_back(kSamplePredictions, samples.predictions);
 }
 
 RowSamples read_samples(const io::SafeTensors& file, const std::string& path, const std::vector<Column>& columns,
                         int64_t outputs) {
-  const Array *rows = file.find(kSampleRows), *gaps = file.find(kSampleGaps), *answers = file.find(kSampleAnswers);
-  if (!rows && !gaps && !answers) return {};
+  const Array *rows = file.find(kSampleRows), *gaps = file.find(kSampleGaps),
+              *predictions = file.find(kSamplePredictions);
+  if (!rows && !gaps && !predictions) return {};
   const int64_t n = rows && rows->shape().rank() == 2 ? rows->shape()[0] : 0;
   const auto width = static_cast<int64_t>(columns.size());
-  const bool right = rows && gaps && answers && n > 0 && rows->dtype() == DType::f64 && gaps->dtype() == DType::u8 &&
-                     answers->dtype() == DType::f32 && rows->shape() == Shape{n, width} &&
-                     gaps->shape() == rows->shape() && answers->shape() == Shape{n, outputs};
+  const bool right = rows && gaps && predictions && n > 0 && rows->dtype() == DType::f64 &&
+                     gaps->dtype() == DType::u8 && predictions->dtype() == DType::f32 &&
+                     rows->shape() == Shape{n, width} && gaps->shape() == rows->shape() &&
+                     predictions->shape() == Shape{n, outputs};
   if (!right) {
-    fail(ErrorKind::checkpoint, path, "the tensors ", kSampleRows, ", ", kSampleGaps, " and ", kSampleAnswers,
+    fail(ErrorKind::checkpoint, path, "the tensors ", kSampleRows, ", ", kSampleGaps, " and ", kSamplePredictions,
          " are not f64 and u8 (N, ", width, ") and f32 (N, ", outputs, ")");
   }
-  RowSamples out{.rows = Array(DType::f64, rows->shape()), .answers = *answers};
+  RowSamples out{.rows = Array(DType::f64, rows->shape()), .predictions = *predictions};
   for (int64_t i = 0; i < rows->numel(); ++i) {
     const bool missing = gaps->data<uint8_t>()[i] != 0;
     const double v = rows->data<double>()[i];

@@ -12,8 +12,8 @@
 namespace freight::store {
 
 struct RowSamples {
-  Array rows;     // f64 (N, columns), as models take them; undefined if a file has none
-  Array answers;  // f32 (N, outputs)
+  Array rows;         // f64 (N, columns), as models take them; undefined if a file has none
+  Array predictions;  // f32 (N, outputs)
   bool there() const { return rows.defined(); }
 };
 

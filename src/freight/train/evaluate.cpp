@@ -100,24 +100,24 @@ class BatchFigures {
 };
 
 // The predictions and targets of each batch. Ranks exchange them as bytes: two arrays for each batch, with its number.
-class BatchAnswers {
+class BatchPredictions {
  public:
-  explicit BatchAnswers(job::Ranks* ranks) : ranks_(ranks) {}
+  explicit BatchPredictions(job::Ranks* ranks) : ranks_(ranks) {}
 
-  // Takes the answers of this rank's next batch; of an empty one nothing.
+  // Takes the predictions of this rank's next batch; of an empty one nothing.
   void add(const Array& outputs, const Array& targets) {
     const int64_t number = share_of_batches(ranks_).number(added_++);
     if (!outputs.defined()) return;
     batches_[number] = {outputs.clone(), targets.clone()};
   }
 
-  Answers of_all() {
+  Predictions of_all() {
     if (ranks_) exchange();
-    Answers all;
+    Predictions all;
     if (batches_.empty()) return all;
     int64_t count = 0;
     for (const auto& [number, batch] : batches_) count += batch.outputs.shape()[0];
-    const auto join = [&](Array Answers::*part) {
+    const auto join = [&](Array Predictions::*part) {
       const Array& first = batches_.begin()->second.*part;
       Shape shape = first.shape();
       shape[0] = count;
@@ -128,8 +128,8 @@ class BatchAnswers {
         to += (batch.*part).bytes();
       }
     };
-    join(&Answers::outputs);
-    join(&Answers::targets);
+    join(&Predictions::outputs);
+    join(&Predictions::targets);
     batches_.clear();
     return all;
   }
@@ -176,7 +176,7 @@ class BatchAnswers {
   }
 
   job::Ranks* ranks_;
-  std::map<int64_t, Answers> batches_;  // by number
+  std::map<int64_t, Predictions> batches_;  // by number
   int64_t added_ = 0;
 };
 
@@ -211,21 +211,21 @@ struct Evaluator::State {
       return {losses, right_of(model, outputs, y)};
     }
   };
-  // The same, and the answers.
-  struct AnsweringStep {
+  // The same, and the predictions.
+  struct PredictingStep {
     models::Model model;
     std::array<Tensor, 3> operator()(const Tensor& x, const Tensor& y) const {
       const auto [outputs, losses] = models::score(model, x, y, {.reduction = Reduction::sum});
-      return {losses, right_of(model, outputs, y), cast(models::answers_of(model, outputs), DType::f32)};
+      return {losses, right_of(model, outputs, y), cast(models::predictions_of(model, outputs), DType::f32)};
     }
   };
-  // Loss and number right of a batch; its answers go to `to`.
-  std::array<Tensor, 2> run(const data::FeedBatch& b, BatchAnswers& to) {
+  // Loss and number right of a batch; its predictions go to `to`.
+  std::array<Tensor, 2> run(const data::FeedBatch& b, BatchPredictions& to) {
     if (keep == Keep::figures) {
       const auto [loss, right] = step(b.inputs, b.targets);
       return {loss, right};
     }
-    const auto [loss, right, predicted] = answering(b.inputs, b.targets);
+    const auto [loss, right, predicted] = predicting(b.inputs, b.targets);
     to.add(predicted.array(), b.targets);
     return {loss, right};
   }
@@ -234,8 +234,8 @@ struct Evaluator::State {
   DType compute;
   Keep keep;
   Compiled<EvaluationStep> step;
-  Compiled<AnsweringStep> answering;
-  Answers answers = {};
+  Compiled<PredictingStep> predicting;
+  Predictions predictions = {};
 };
 
 void need_fit(const models::Model& model, const data::Dataset& set) {
@@ -335,7 +335,7 @@ Evaluator::Evaluator(models::Model& model, const CompileOptions& options, int64_
                      Keep keep)
     : state_(new State{model, batch_size, options.compute, keep,
                        compile(State::EvaluationStep{with_views(model, views)}, options),
-                       compile(State::AnsweringStep{with_views(model, views)}, options)}) {}
+                       compile(State::PredictingStep{with_views(model, views)}, options)}) {}
 Evaluator::~Evaluator() = default;
 
 Evaluation Evaluator::run(const data::Dataset& set, const std::function<bool(int64_t, int64_t)>& poll,
@@ -349,11 +349,11 @@ Evaluation Evaluator::run(const data::Dataset& set, const std::function<bool(int
   return run(*feed, what, poll, options.ranks);
 }
 
-const Answers& Evaluator::answers() const { return state_->answers; }
+const Predictions& Evaluator::predictions() const { return state_->predictions; }
 
 std::shared_ptr<const Plan> Evaluator::plan(const Type& x, const Type& y) {
   const nn::Evaluating evaluating(*state_->model.net);
-  return state_->keep == Keep::answers ? state_->answering.plan(x, y) : state_->step.plan(x, y);
+  return state_->keep == Keep::predictions ? state_->predicting.plan(x, y) : state_->step.plan(x, y);
 }
 
 Evaluation Evaluator::run(data::Feed& feed, const std::string& what, const std::function<bool(int64_t, int64_t)>& poll,
@@ -363,15 +363,15 @@ Evaluation Evaluator::run(data::Feed& feed, const std::string& what, const std::
   Evaluation e;
   double right_sum = 0;
   BatchFigures figures(feed.batches_per_epoch(), ranks);
-  BatchAnswers answers(ranks);
+  BatchPredictions predictions(ranks);
   feed.start(0);
   while (const data::FeedBatch* b = feed.next()) {
     if (b->inputs.shape()[0] == 0) {  // all were left out
       figures.add({});
-      answers.add({}, {});
+      predictions.add({}, {});
       continue;
     }
-    const auto [loss, right] = state_->run(*b, answers);
+    const auto [loss, right] = state_->run(*b, predictions);
     const auto batch_loss = static_cast<double>(loss.item<float>());
     if (!std::isfinite(batch_loss)) {
       const std::string sample = first_nonfinite(feed, *b);
@@ -394,7 +394,7 @@ Evaluation Evaluator::run(data::Feed& feed, const std::string& what, const std::
     e.count = static_cast<int64_t>(all[2]);
   }
   if (e.count == 0) fail(ErrorKind::data, what, "nothing to evaluate: no sample can be read");
-  if (state_->keep == Keep::answers) state_->answers = answers.of_all();
+  if (state_->keep == Keep::predictions) state_->predictions = predictions.of_all();
   e.loss /= static_cast<double>(e.count);
   const double right_mean = right_sum / static_cast<double>(e.count);
   if (state_->model.own.metric) e.metric = right_mean;

@@ -25,7 +25,7 @@ struct Evaluation {
 };
 
 // The predictions of a model for the samples of an evaluation, in their order, and the targets.
-struct Answers {
+struct Predictions {
   Array outputs;  // f32 (N, K): probabilities of classes, or values
   Array targets;  // i64 (N), or f32 (N) or (N, K)
 
@@ -60,7 +60,7 @@ data::Share share_of_batches(job::Ranks* ranks);
 class Evaluator {
  public:
   // Throws Error(usage) for views of a model that does not take images (C, H, W).
-  enum class Keep { figures, answers };  // of a run; those of a language model cannot be kept
+  enum class Keep { figures, predictions };  // of a run; those of a language model cannot be kept
   Evaluator(models::Model& model, const CompileOptions& options, int64_t batch_size, TestViews views = TestViews::one,
             Keep keep = Keep::figures);
   ~Evaluator();
@@ -76,8 +76,8 @@ class Evaluator {
   // The same over all samples of a set.
   Evaluation run(const data::Dataset& set, const std::function<bool(int64_t done, int64_t total)>& poll = {},
                  const EvaluationOptions& options = {});
-  // The answers of the last run, of all ranks' batches in their order; none unless they are kept.
-  const Answers& answers() const;
+  // The predictions of the last run, of all ranks' batches in their order; none unless they are kept.
+  const Predictions& predictions() const;
   // The plan for batches of these types; runs nothing.
   std::shared_ptr<const Plan> plan(const Type& x, const Type& y);
 

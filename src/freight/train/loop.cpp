@@ -290,7 +290,7 @@ std::optional<Evaluation> Loop::measure(Evaluator& evaluator) {
     stopped();
     return std::nullopt;
   }
-  run_.add_figures(e, evaluator.answers());
+  run_.add_figures(e, evaluator.predictions());
   return e;
 }
 
@@ -356,7 +356,7 @@ void Loop::store() {
     if (!result_.interrupted() && run_.decides()) {
       run_.decide([&](Evaluator& evaluator) { return measure(evaluator); }, stored.test, result_.decisions);
     } else if (!result_.interrupted()) {
-      keep_answers(best);
+      keep_predictions(best);
     }
     for (const std::string& line : result_.decisions) record_.note(line);
     if (run_.keeps_predictions && !result_.interrupted()) keep_predictions();
@@ -371,19 +371,19 @@ void Loop::store() {
   result_.total_seconds = seconds_since(run_.began);
 }
 
-// Keeps the answers of the stored model, whose evaluation is the last one unless another epoch is the `best`.
-void Loop::keep_answers(bool best) {
+// Keeps the predictions of the stored model, whose evaluation is the last one unless another epoch is the `best`.
+void Loop::keep_predictions(bool best) {
   Evaluator& evaluator = *run_.net->evaluation.evaluator;
-  if (run_.net->keep != Evaluator::Keep::answers || !run_.recorded) return;
+  if (run_.net->keep != Evaluator::Keep::predictions || !run_.recorded) return;
   if (best && !measure(evaluator)) return;
-  run_.stored_answers = evaluator.answers();
+  run_.stored_predictions = evaluator.predictions();
 }
 
 // Keeps what the model, as it is stored, predicts for the held-out samples.
 void Loop::keep_predictions() {
   const std::unique_ptr<Evaluator> evaluator = run_.net->make_evaluator();  // at the temperature that was decided
   if (!measure(*evaluator)) return;
-  result_.held_out = evaluator->answers();
+  result_.held_out = evaluator->predictions();
   const std::vector<int64_t> order = run_.task->test_order();
   if (order.empty()) return;
   std::vector<int64_t> place(order.size());

@@ -62,7 +62,7 @@ class Loop {
   std::optional<Evaluation> measure(Evaluator& evaluator);
   void judge(EpochReport& e);
   bool take_best();
-  void keep_answers(bool best);
+  void keep_predictions(bool best);
   void keep_predictions();
   void store();
   void checkpoint();

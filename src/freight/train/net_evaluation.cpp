@@ -163,9 +163,9 @@ void settle_evaluation(NetRun& p) {
   if (p.metric || p.thresholds.any() || !c.threshold_rule.empty() || c.class_weight != Config().class_weight) {
     warn_of_rare_classes(p);
   }
-  const bool answers = p.keeps_predictions || p.metric || p.thresholds.any() || chooses_threshold(p) ||
-                       c.calibration != Config().calibration;
-  if (answers) p.net->keep = Evaluator::Keep::answers;
+  const bool predictions = p.keeps_predictions || p.metric || p.thresholds.any() || chooses_threshold(p) ||
+                           c.calibration != Config().calibration;
+  if (predictions) p.net->keep = Evaluator::Keep::predictions;
 }
 
 double NetRun::score(const Evaluation& e) const {
@@ -189,15 +189,15 @@ std::string NetRun::judged_by() const {
   return models::has_accuracy(net->model) ? "top1" : "loss";
 }
 
-void NetRun::add_figures(Evaluation& e, const Answers& answers) const {
-  if (answers.count() == 0) return;
+void NetRun::add_figures(Evaluation& e, const Predictions& predictions) const {
+  if (predictions.count() == 0) return;
   if (metric) {
-    e.metric = metrics::score_of(*metric, answers.outputs, answers.targets, thresholds)
+    e.metric = metrics::score_of(*metric, predictions.outputs, predictions.targets, thresholds)
                    .value_or(std::numeric_limits<double>::quiet_NaN());
   }
   if (thresholds.second) {
     const metrics::Metric accuracy{.name = "accuracy", .higher = true};
-    e.top1 = 100 * metrics::score_of(accuracy, answers.outputs, answers.targets, thresholds).value_or(0);
+    e.top1 = 100 * metrics::score_of(accuracy, predictions.outputs, predictions.targets, thresholds).value_or(0);
   }
 }
 
@@ -218,14 +218,14 @@ bool NetRun::decide(const Measure& measure, Evaluation& test, std::vector<std::s
     const std::optional<Evaluation> e = measure(evaluator);
     if (!e) return false;
     test = *e;
-    stored_answers = evaluator.answers();
+    stored_predictions = evaluator.predictions();
     return true;
   };
   Evaluator* evaluator = net->evaluation.evaluator.get();
   std::unique_ptr<Evaluator> scaled;  // at the temperature
   if (!evaluated(*evaluator)) return false;
   if (config.calibration != Config().calibration) {
-    net->model.temperature = metrics::best_temperature(stored_answers.outputs, stored_answers.targets);
+    net->model.temperature = metrics::best_temperature(stored_predictions.outputs, stored_predictions.targets);
     if (net->model.temperature == 1) {
       said.emplace_back("temperature 1: every validation sample is predicted correctly, so none is the best");
     } else {
@@ -240,7 +240,7 @@ bool NetRun::decide(const Measure& measure, Evaluation& test, std::vector<std::s
   if (!chooses_threshold(*this)) return true;
   const double before = test.metric.value_or(0);
   choose_thresholds(said);
-  add_figures(test, stored_answers);
+  add_figures(test, stored_predictions);
   if (metric && thresholds.any() && *test.metric != before) {
     said.push_back(cat("validation ", metric->name, " ", fixed(before, 4), " becomes ", fixed(*test.metric, 4),
                        " by the threshold"));
@@ -249,14 +249,14 @@ bool NetRun::decide(const Measure& measure, Evaluation& test, std::vector<std::s
 }
 
 std::vector<metrics::Score> NetRun::scores() const {
-  if (stored_answers.count() == 0) return {};
-  const Type targets{stored_answers.targets.dtype(), stored_answers.targets.shape()};
+  if (stored_predictions.count() == 0) return {};
+  const Type targets{stored_predictions.targets.dtype(), stored_predictions.targets.shape()};
   const bool classes = targets.dtype == DType::i64 && targets.shape.rank() == 1;
   if (!classes && targets.dtype != DType::f32 && targets.dtype != DType::u8) return {};
   constexpr int64_t kDraws = 400, kFewest = 100, kMostDrawn = 8'000'000;
-  const int64_t draws = std::clamp<int64_t>(kMostDrawn / stored_answers.count(), kFewest, kDraws);
+  const int64_t draws = std::clamp<int64_t>(kMostDrawn / stored_predictions.count(), kFewest, kDraws);
   return metrics::scores_of(
-      stored_answers.outputs, stored_answers.targets,
+      stored_predictions.outputs, stored_predictions.targets,
       {.thresholds = thresholds, .first = metric.value_or(metrics::Metric()), .draws = static_cast<int>(draws)});
 }
 
@@ -266,7 +266,7 @@ void NetRun::choose_thresholds(std::vector<std::string>& said) {
   if (has_labels(net->model)) {
     std::vector<metrics::UnmetLabel> unmet;
     thresholds.labels =
-        metrics::label_thresholds(config.threshold_rule, stored_answers.outputs, stored_answers.targets, unmet);
+        metrics::label_thresholds(config.threshold_rule, stored_predictions.outputs, stored_predictions.targets, unmet);
     std::vector<std::string> all;
     for (size_t c = 0; c < thresholds.labels.size(); ++c) {
       all.push_back(cat(class_names.at(c), " ", fixed(thresholds.labels[c], 4)));
@@ -281,7 +281,7 @@ void NetRun::choose_thresholds(std::vector<std::string>& said) {
   }
   try {
     thresholds.second = metrics::chosen_threshold(config.threshold_rule, metric.value_or(metrics::Metric()),
-                                                  stored_answers.outputs, stored_answers.targets);
+                                                  stored_predictions.outputs, stored_predictions.targets);
     said.push_back(cat("threshold ", fixed(*thresholds.second, 4), " for class ", class_names.at(1), by));
   } catch (const Error& e) {  // a network that took hours is stored all the same
     if (e.kind() != ErrorKind::data) throw;

@@ -106,9 +106,10 @@ class Folds {
     options.keeps_predictions = true;
     const Result result = train::train(config_of(fold), observer, std::move(options));
     if (result.interrupted()) return false;
-    const Answers& answers = result.held_out;
-    FREIGHT_CHECK(answers.count() == static_cast<int64_t>(held_out.size()), "a prediction for each held-out sample");
-    const auto score = metrics::score_of(metric_, answers.outputs, answers.targets, run_.thresholds);
+    const Predictions& predictions = result.held_out;
+    FREIGHT_CHECK(predictions.count() == static_cast<int64_t>(held_out.size()),
+                  "a prediction for each held-out sample");
+    const auto score = metrics::score_of(metric_, predictions.outputs, predictions.targets, run_.thresholds);
     if (score && !std::isfinite(*score)) fail(ErrorKind::diverged, name, "has no finite ", metric_.name);
     if (score) scores_.push_back(*score);
     seconds_ += result.train_seconds;
@@ -118,20 +119,20 @@ class Folds {
       std::error_code none;
       bytes_ = static_cast<double>(std::filesystem::file_size(result.model_path, none));
     }
-    answers_.push_back(answers);
+    predictions_.push_back(predictions);
     samples_.insert(samples_.end(), held_out.begin(), held_out.end());
     return true;
   }
 
   // The predictions of all folds in the order of the samples.
-  Answers all_answers() const {
-    Answers all;
-    for (Array Answers::*part : {&Answers::outputs, &Answers::targets}) {
-      Shape shape = (answers_[0].*part).shape();
+  Predictions all_predictions() const {
+    Predictions all;
+    for (Array Predictions::*part : {&Predictions::outputs, &Predictions::targets}) {
+      Shape shape = (predictions_[0].*part).shape();
       shape[0] = static_cast<int64_t>(samples_.size());
-      Array joined((answers_[0].*part).dtype(), shape);
+      Array joined((predictions_[0].*part).dtype(), shape);
       auto* to = static_cast<char*>(joined.raw());
-      for (const Answers& one : answers_) {
+      for (const Predictions& one : predictions_) {
         const Array& array = one.*part;
         std::copy_n(static_cast<const char*>(array.raw()), array.bytes(), to);
         to += array.bytes();
@@ -144,7 +145,7 @@ class Folds {
   }
 
   void finish(double seconds) {
-    const Answers all = all_answers();
+    const Predictions all = all_predictions();
     const auto n = static_cast<double>(std::max<size_t>(scores_.size(), 1));
     const double mean = std::accumulate(scores_.begin(), scores_.end(), 0.0) / n;
     double squares = 0;
@@ -195,7 +196,7 @@ class Folds {
   }
 
   // A line per training sample: its name, its fold, its target and the prediction of the fold's model.
-  std::string list_of(const Answers& all) const {
+  std::string list_of(const Predictions& all) const {
     const auto [column, names] = run_.task->sample_names();
     const int64_t k = all.outputs.shape()[1];
     const DType kind = all.targets.dtype();
@@ -233,8 +234,8 @@ class Folds {
   std::vector<int64_t> fold_of_;
   std::string dir_;
   std::vector<double> scores_;
-  std::vector<Answers> answers_;
-  std::vector<int64_t> samples_;  // of the answers
+  std::vector<Predictions> predictions_;
+  std::vector<int64_t> samples_;  // of the predictions
   double seconds_ = 0, row_seconds_ = 0, bytes_ = 0;
   int64_t rows_ = 0;
 };

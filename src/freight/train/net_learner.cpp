@@ -359,19 +359,20 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   return prepared;
 }
 
-// Adds the metrics of the answers with their intervals, and what depends on the threshold.
-void add_scores(Measurement& out, const store::Bundle& bundle, const Answers& answers,
+// Adds the metrics of the predictions with their intervals, and what depends on the threshold.
+void add_scores(Measurement& out, const store::Bundle& bundle, const Predictions& predictions,
                 const std::function<void(const std::string&)>& note) {
   constexpr int64_t kMostColumns = 100;  // values, such as pixels, or labels whose scores are worth a line each
   const int64_t outputs = bundle.model.classes();
   const bool many = outputs > kMostColumns;
-  if (answers.count() == 0 || (many && models::regresses(bundle.model.loss))) return;
+  if (predictions.count() == 0 || (many && models::regresses(bundle.model.loss))) return;
   metrics::ScoreOptions options{.thresholds = bundle.thresholds(),
                                 .first = metrics::read_metric(bundle.provenance).value_or(metrics::Metric())};
   if (bundle.multilabel() && many) options.draws = 0;  // intervals would take minutes
   if (!many) options.columns = bundle.multilabel() ? bundle.classes : bundle.targets;
-  out.scores = metrics::scores_of(answers.outputs, answers.targets, options);
-  for (const std::string& line : metrics::notes_on_scores(answers.outputs, answers.targets, options)) note(line);
+  out.scores = metrics::scores_of(predictions.outputs, predictions.targets, options);
+  for (const std::string& line : metrics::notes_on_scores(predictions.outputs, predictions.targets, options))
+    note(line);
   constexpr double kRounding = 1e-3;
   for (const metrics::Score& s : out.scores) {
     if (s.name != "log_loss" || bundle.model.loss != models::Loss::cross_entropy) continue;
@@ -380,8 +381,8 @@ void add_scores(Measurement& out, const store::Bundle& bundle, const Answers& an
         "log_loss is the same loss, of probabilities of at least 1e-38; loss is computed before they are rounded to 0");
   }
   if (!bundle.threshold) return;
-  const auto accuracy =
-      metrics::score_of({.name = "accuracy", .higher = true}, answers.outputs, answers.targets, bundle.threshold);
+  const auto accuracy = metrics::score_of({.name = "accuracy", .higher = true}, predictions.outputs,
+                                          predictions.targets, bundle.threshold);
   if (accuracy) out.figures.top1 = 100 * *accuracy;
 }
 
@@ -422,9 +423,9 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
                                   .deterministic = r.deterministic,
                                   .compute = compute.dtype,
                                   .tf32 = compute.tf32};
-  const bool answers = !bundle.model.language_model();
+  const bool predictions = !bundle.model.language_model();
   Evaluator evaluator(bundle.model, compile, r.batch_size, views,
-                      answers ? Evaluator::Keep::answers : Evaluator::Keep::figures);
+                      predictions ? Evaluator::Keep::predictions : Evaluator::Keep::figures);
   const bool text = bundle.preprocessing.text();
   const Measured measured =
       load_to_measure(on, out.data, load, text, r.val_split ? Division::divide : Division::as_fits);
@@ -444,7 +445,7 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
     if (r.ranks) r.ranks->need_equal("data", cat(out.data, " ", data::fingerprint(part)));
     const auto feed = data::share_of(evaluation_feed(set, part, bundle, r.batch_size), share_of_batches(r.ranks));
     out.figures = evaluator.run(*feed, cat(out.data, ", ", out.part), r.poll, r.ranks);
-    add_scores(out, bundle, evaluator.answers(), note);
+    add_scores(out, bundle, evaluator.predictions(), note);
     return out;
   }
   data::Dataset set = r.split == "train" ? measured.samples.train : measured.samples.test;
@@ -459,7 +460,7 @@ Measurement measure_net(store::Bundle bundle, const std::string& path, const Mea
     if (!odd.empty()) r.warn(cat(out.data, ": ", odd));
   }
   out.figures = evaluator.run(set, r.poll, {.workers = static_cast<int>(r.workers), .bad = bad, .ranks = r.ranks});
-  add_scores(out, bundle, evaluator.answers(), note);
+  add_scores(out, bundle, evaluator.predictions(), note);
   return out;
 }
 

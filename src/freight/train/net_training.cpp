@@ -69,7 +69,7 @@ void NetTraining::plan_evaluation(int64_t test_count, const TestTypes& types) {
   // The predictions of a small set are kept, for its metrics with intervals.
   constexpr int64_t kMostKept = 1 << 20;
   const bool has_metrics = !model.language_model() && !model.own.loss && !model.own.metric;
-  if (has_metrics && test_count * model.classes() <= kMostKept) keep = Evaluator::Keep::answers;
+  if (has_metrics && test_count * model.classes() <= kMostKept) keep = Evaluator::Keep::predictions;
   // Of shards the largest one counts, whoever has it: which of them a device computes, and which states it updates
   // (--shard-optimizer), must not decide in what batches it evaluates. Ranks evaluate in the same ones, and these round
   // the figures that are stored.

@@ -103,7 +103,7 @@ struct Result {
   std::optional<job::StepTimeline> timeline = {};  // of a run by several ranks
   // Metrics of the stored model with their intervals, where the evaluation keeps its predictions.
   std::vector<metrics::Score> scores = {};
-  Answers held_out = {};  // PrepareOptions::keeps_predictions: in the order of the held-out samples
+  Predictions held_out = {};  // PrepareOptions::keeps_predictions: in the order of the held-out samples
   Ended ended = Ended::complete;
   bool interrupted() const { return ended == Ended::by_observer || ended == Ended::by_signal; }
 };

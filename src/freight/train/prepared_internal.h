@@ -117,19 +117,19 @@ struct NetRun : Prepared {
   bool judged_by_loss() const;
   std::string judged_by() const;  // the figure behind the score: "auc", "loss", "top1"
   // Adds the metric of the predictions that the evaluation has kept, and the figures that depend on the threshold.
-  void add_figures(Evaluation& e, const Answers& answers) const;
+  void add_figures(Evaluation& e, const Predictions& predictions) const;
   // The path of the weights that were saved at this step, in this run or the one that it goes on from; "": none.
   std::string best_model(int64_t step) const;
   // True if the trained network gets a temperature or a threshold from the validation set.
   bool decides() const;
-  // The usual metrics of stored_answers; none where they are not kept, or compared with other targets than metrics
+  // The usual metrics of stored_predictions; none where they are not kept, or compared with other targets than metrics
   // know.
   std::vector<metrics::Score> scores() const;
   // Makes these decisions (temperature, threshold) with `measure`, which evaluates the network, or returns nothing if
   // it is stopped. Sets `test` to the final evaluation and adds a line per decision to `said`. False if it was stopped.
   using Measure = std::function<std::optional<Evaluation>(Evaluator&)>;
   bool decide(const Measure& measure, Evaluation& test, std::vector<std::string>& said);
-  // The last of them, by stored_answers.
+  // The last of them, by stored_predictions.
   void choose_thresholds(std::vector<std::string>& said);
   // True where the stored model is that of the best evaluation, rather than of the last step.
   bool stores_best() const { return config.early_stop > 0 || config.metric != Config().metric; }
@@ -166,7 +166,7 @@ struct NetRun : Prepared {
   optim::Schedule schedule = optim::Schedule::constant(0);
   std::optional<metrics::Metric> metric;  // --metric; none: auto
   metrics::Thresholds thresholds;         // of two classes or several labels (store::Bundle)
-  Answers stored_answers;                 // of the stored model, for the validation set; none until it is known
+  Predictions stored_predictions;         // of the stored model, for the validation set; none until it is known
   std::string precision_note;
   Array random_numbers;  // the state of the generator, which others may draw from before the run begins
   bool restored = false;

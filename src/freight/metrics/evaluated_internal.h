@@ -19,11 +19,11 @@ namespace freight::metrics {
 using Times = std::vector<double>;
 
 // One of several labels as two classes, without it and with it: probabilities f32 (N, 2), and which samples have it.
-inline std::pair<Array, Truth> label_as_classes(const Array& answers, const Truth& truth, int64_t label) {
-  const int64_t n = answers.shape()[0], k = answers.shape()[1];
+inline std::pair<Array, Truth> label_as_classes(const Array& predictions, const Truth& truth, int64_t label) {
+  const int64_t n = predictions.shape()[0], k = predictions.shape()[1];
   Array two(DType::f32, {n, 2}), has(DType::i64, {n});
   for (int64_t i = 0; i < n; ++i) {
-    const float p = answers.data<float>()[i * k + label];
+    const float p = predictions.data<float>()[i * k + label];
     two.data<float>()[2 * i] = 1 - p;
     two.data<float>()[2 * i + 1] = p;
     has.data<int64_t>()[i] = truth.labels.data<uint8_t>()[i * k + label];
@@ -33,10 +33,10 @@ inline std::pair<Array, Truth> label_as_classes(const Array& answers, const Trut
 
 // Predictions and labels, with what metrics share of them. `times[i]` says how often row i counts, of a ranking query
 // i.
-class Answered {
+class Evaluated {
  public:
-  Answered(const Array& answers, const Truth& truth, const Thresholds& thresholds)
-      : n_(answers.shape()[0]), k_(answers.shape()[1]), answers_(answers), labels_(truth.labels) {
+  Evaluated(const Array& predictions, const Truth& truth, const Thresholds& thresholds)
+      : n_(predictions.shape()[0]), k_(predictions.shape()[1]), predictions_(predictions), labels_(truth.labels) {
     for (int64_t i = 0; i < n_; ++i) {
       weights_.push_back(truth.weights ? static_cast<double>(truth.weights->data<float>()[i]) : 1.0);
     }
@@ -56,7 +56,7 @@ class Answered {
 
   int64_t count() const { return n_; }
   // The labels, each as two classes, or the values if there are several; empty otherwise.
-  const std::vector<Answered>& columns() const { return columns_; }
+  const std::vector<Evaluated>& columns() const { return columns_; }
   bool several_labels() const { return labels_.dtype() == DType::u8; }
   bool ranking() const { return !queries_.empty(); }
   // The number of units that are sampled: rows, or whole queries of a ranking, whose rows belong together.
@@ -64,7 +64,7 @@ class Answered {
   // The number of times that each unit counts, from its weight.
   const Times& weights() const { return weights_; }
   int64_t classes() const { return classes_ || several_labels() ? k_ : 0; }
-  const float* row(int64_t i) const { return answers_.data<float>() + i * k_; }
+  const float* row(int64_t i) const { return predictions_.data<float>() + i * k_; }
   int64_t label(int64_t i) const { return classes_[i]; }
   int64_t predicted(int64_t i) const { return predicted_[static_cast<size_t>(i)]; }
   double truth(int64_t i) const { return static_cast<double>(values_[i]); }
@@ -99,17 +99,17 @@ class Answered {
   }
 
  private:
-  Answered column(int64_t c, const Truth& truth, const Thresholds& thresholds) const {
+  Evaluated column(int64_t c, const Truth& truth, const Thresholds& thresholds) const {
     if (truth.labels.dtype() == DType::u8) {
-      const auto [two, has] = label_as_classes(answers_, truth, c);
+      const auto [two, has] = label_as_classes(predictions_, truth, c);
       return {two, has, Thresholds(thresholds.of_label(c))};
     }
-    Array answers(DType::f32, {n_, 1}), truths(DType::f32, {n_});
+    Array predictions(DType::f32, {n_, 1}), truths(DType::f32, {n_});
     for (int64_t i = 0; i < n_; ++i) {
-      answers.data<float>()[i] = row(i)[c];
+      predictions.data<float>()[i] = row(i)[c];
       truths.data<float>()[i] = truth.labels.data<float>()[i * k_ + c];
     }
-    return {answers, Truth(truths, truth.weights), Thresholds()};
+    return {predictions, Truth(truths, truth.weights), Thresholds()};
   }
   void part_in_queries(const int64_t* query) {
     std::map<int64_t, size_t> place;
@@ -126,8 +126,8 @@ class Answered {
   }
 
   int64_t n_, k_;
-  Array answers_, labels_;
-  std::vector<Answered> columns_;
+  Array predictions_, labels_;
+  std::vector<Evaluated> columns_;
   const int64_t* classes_ = nullptr;
   const float* values_ = nullptr;
   std::vector<int64_t> predicted_;
