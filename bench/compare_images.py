@@ -6,9 +6,9 @@ usage: bench/compare_images.py [FORMAT ...] --images DIR [--flowers DIR] [--mode
 
 `train` is a random resized crop to 224, a horizontal flip and ImageNet's normalization; `eval` resizes the shorter side to 256 and takes
 the center crop. All resize with bilinear antialiasing into f32 batches (N, 3, 224, 224). PyTorch's DataLoader decodes with torchvision
-or with Pillow, with as many workers as cores (none on one core, where a worker is slower); DALI has as many threads. Each round runs every side in a process of its own that is
-bound to those cores; a ratio is that of one round, and the median of the rounds is told. Freight's first epochs decode each file to its
-end; `images_per_s` is that of later epochs. --old: another build's program, in turns.
+or with Pillow, in the process itself on one core and in a worker per core on more; DALI has a thread per core. Each round runs every side
+in a process of its own, bound to those cores; a ratio is that within a round, and printed are the medians of the rounds. Freight's first
+epochs decode each file to its end; `images_per_s` is that of later epochs. --old: another build's program, in turns.
 
 The images are made once by Pillow in --images from the photographs below --flowers (data/unpack.sh): enlarged (bicubic) and with noise,
 which gives files of the size that photographs of a camera have. Needs a Python with torch and torchvision; --dali names a Python with
@@ -57,9 +57,9 @@ def files_of(folder):
     return sorted(glob.glob(os.path.join(folder, "train", "*", "*")))
 
 
-def rate(batches, warm_up, seconds):
-    """Images per second between batches, after so many for the start of workers and the page cache."""
-    for _ in range(warm_up):
+def rate(batches, seconds):
+    """Images per second between batches, once the workers have started. Freight, which runs first, has filled the page cache."""
+    for _ in range(3):
         next(batches)
     images, start = 0, time.perf_counter()
     while time.perf_counter() - start < seconds:
@@ -121,7 +121,7 @@ def run_side(side, folder, mode, cores, a):
     paths, batch = files_of(folder), FORMATS[a.formats[0]][-1]
     batches = dali_batches(paths, mode, cores, batch) if side == "dali" else \
         torch_batches(side, paths, mode, cores if cores > 1 else 0, batch)
-    print(json.dumps({"images_per_s": rate(batches, max(3, len(paths) // batch), a.seconds)}))
+    print(json.dumps({"images_per_s": rate(batches, a.seconds)}))
 
 
 def compare(name, mode, cores, a):

@@ -154,7 +154,9 @@ FREIGHT_INLINE void narrow(const float* line, const int64_t* first, const float*
   float* blue = green + columns;
   int64_t x = 0;
   for (; x + 4 <= columns; x += 4) {
-    const auto one = [&](int64_t k) { return pixel<kWidth>(line, first[x + k], weights + (x + k) * width, width); };
+    const auto one = [&](int64_t k) __attribute__((always_inline)) {
+      return pixel<kWidth>(line, first[x + k], weights + (x + k) * width, width);
+    };
     const Lanes a = one(0), b = one(1), c = one(2), d = one(3);
     const Lanes ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
     const Lanes ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7), cd2 = __builtin_shufflevector(c, d, 2, 6, 3, 7);

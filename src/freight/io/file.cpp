@@ -54,7 +54,7 @@ bool has_something(int fd, const std::string& path) {
 }
 
 // For so many bytes, on pages of the system's large size where it has them: it would need about as long to make the
-// small pages of a large block as libdeflate to fill them.
+// small pages of a large block as libdeflate, or a copy from the page cache, to fill them.
 Bytes on_large_pages(size_t size) {
   constexpr size_t kSmallPage = 4096, kLargePage = size_t{2} << 20;
   Bytes bytes(size);
@@ -113,7 +113,8 @@ size_t read_into(const std::string& path, Bytes& bytes, uint64_t& state) {
   if (regular) need_memory(static_cast<double>(st.st_size), path, "its bytes");
   state = regular ? state_of(st) : 0;
   const size_t expected = regular ? static_cast<size_t>(st.st_size) : 1 << 16;
-  if (bytes.size() < expected) bytes = reading(path, [&] { return Bytes(std::max(expected, 2 * bytes.size())); });
+  if (bytes.size() < expected)
+    bytes = reading(path, [&] { return on_large_pages(std::max(expected, 2 * bytes.size())); });
   size_t done = 0;
   // A pipe that gives nothing has ended only if someone had begun to write to it.
   bool wait = !regular, something = true;
