@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string>
 
+#include "freight/backend/cpu/kernels/bf16/gemm.h"
 #include "freight/backend/cpu/lapack.h"
 #include "freight/base/strings.h"
 #include "freight/run/plan.h"
@@ -152,6 +153,21 @@ TEST(CpuFamilies, WhatNoFamilyTakesRunsOnTheReferenceLoops) {
                              {.deterministic = true});
   ASSERT_EQ(plan->steps().size(), 1u);
   EXPECT_EQ(plan->steps()[0].kernel->name(), "ref");
+}
+
+TEST(CpuFamilies, ConvolutionsOfOneChannelIntoFewStayF32ButOnAmx) {
+  const bool dots = bf16_table() && !splits_f32();
+  for (const auto& [channels, outputs] : {std::pair(1, 4), {2, 4}, {1, 64}}) {
+    Graph g;
+    const auto leaf = [&](const char* name, const Shape& shape) {
+      return g.add(Op::input, LeafAttrs{name, {DType::f32, shape}}, {})[0];
+    };
+    const ConvAttrs a{
+        .stride = {1, 1}, .pad_low = {1, 1}, .pad_high = {1, 1}, .dilation = {1, 1}, .shape = {}, .epilogue = {}};
+    g.add(Op::conv, a, {leaf("x", {2, channels, 9, 9}), leaf("w", {outputs, channels, 3, 3})});
+    EXPECT_EQ(backend("cpu").keeps_f32(g, g.nodes.back(), DType::bf16), dots && channels == 1 && outputs == 4);
+    EXPECT_FALSE(backend("cpu").keeps_f32(g, g.nodes.back(), DType::f16));
+  }
 }
 
 // The kernel walks over one batch axis of any stride.

@@ -383,6 +383,42 @@ TEST(Autocast, RecurrentLayersAreIn16BitsWhereTheDeviceOffersItButForTheirWeight
   }
 }
 
+// A device that is faster in f32 where the image has one channel.
+class Keeping final : public Backend {
+ public:
+  std::string name() const override { return "keeping"; }
+  std::string description() const override { return "keeps f32, runs nothing"; }
+  bool has_kernel(const Graph&, const Node&) const override { return true; }
+  bool keeps_f32(const Graph& graph, const Node& node, DType dtype) const override {
+    return dtype == DType::bf16 && graph.type(node.in(0)).shape[1] == 1;
+  }
+  std::unique_ptr<Kernel> prepare(const StepSpec&) override { return nullptr; }
+};
+
+TEST(Autocast, AConvolutionThatTheDeviceKeepsInF32ReadsItsImageWithoutACast) {
+  Graph g;
+  Builder b(g);
+  const auto leaf = [&](Op op, const char* name, const Shape& s) {
+    return b.one(op, LeafAttrs{name, {DType::f32, s}}, {});
+  };
+  const Value x = leaf(Op::input, "x", {2, 1, 8, 8}), v = leaf(Op::state, "v", {4, 1, 3, 3}),
+              w = leaf(Op::state, "w", {4, 4, 3, 3});
+  const ConvAttrs a{
+      .stride = {1, 1}, .pad_low = {1, 1}, .pad_high = {1, 1}, .dilation = {1, 1}, .shape = {}, .epilogue = {}};
+  g.outputs = {b.one(Op::conv, a, {b.unary(Op::relu, b.one(Op::conv, a, {x, v})), w})};
+  const Keeping device;
+  for (const DType low : {DType::bf16, DType::f16}) {
+    const Graph made = passes::dead_code(passes::autocast(g, low, &device));
+    verify(made, "autocast");
+    const bool kept = low == DType::bf16;
+    EXPECT_EQ(count(made, Op::conv, DType::f32), kept ? 1 : 0);
+    EXPECT_EQ(count(made, Op::conv, low), kept ? 1 : 2);
+    for (const Node& n : made.nodes) {
+      EXPECT_FALSE(kept && n.op == Op::cast && made.type(n.in(0)).shape == Shape({2, 1, 8, 8}));
+    }
+  }
+}
+
 // The biases of an LSTM.
 TEST(Autocast, ASumOfParametersIsABiasToo) {
   Graph g;

@@ -101,6 +101,9 @@ class Backend {
   // Says whether a node of a `low_if_supported` op (ir/op.h), in f32 so far, should have its operands and results in
   // `dtype`.
   virtual bool narrows(const Graph&, const Node&, DType) const { return false; }
+  // True of a product or convolution in f32 so far that is faster so than in `dtype`, with the casts that it then
+  // takes.
+  virtual bool keeps_f32(const Graph&, const Node&, DType) const { return false; }
   // True of a composite that has a kernel of its own; otherwise its decomposition runs.
   virtual bool has_kernel(const Graph& graph, const Node& node) const = 0;
   // True where the fuse pass may form regions and epilogues for this backend.
@@ -111,8 +114,9 @@ class Backend {
   // The graph behind the fuse pass with the patterns that are one step here alone (ir/fused_pattern.h) made fused
   // nodes; nodes that nobody reads may be left over.
   virtual Graph fuse_patterns(const Graph& graph) const { return graph; }
-  // True where what it says of such a node to the passes (has_kernel, narrows, has_epilogue, layouts) depends on more
-  // of its extents than which are equal, which are 0 or 1, and their order: then each shape goes through the passes.
+  // True where what it says of such a node to the passes (has_kernel, narrows, keeps_f32, has_epilogue, layouts)
+  // depends on more of its extents than which are equal, which are 0 or 1, and their order: then each shape goes
+  // through the passes.
   virtual bool decides_by_extents(const Node&) const { return true; }
   // True where views (reshape, transpose, broadcast, slice) alias their input instead of being executed.
   virtual bool aliases_views() const { return false; }

@@ -33,6 +33,7 @@ const std::vector<Variable>& variables() {
       {"FREIGHT_DUMP", "directory: write the graph after every pass", ""},
       {"FREIGHT_TUNE", "0: no plan-time measurement of kernels, fixed choices", "--deterministic", "0|1"},
       {"FREIGHT_BF16", "1: compute in bf16 even where the CPU only emulates it, slowly", "", "0|1"},
+      {"FREIGHT_AVX512", "0: kernels of AVX2, on a CPU that has AVX-512 as well", "", "0|1"},
       {"FREIGHT_LAPACK", "file of the LAPACK library for eigh, svd and eig on the CPU; none: slow loops, without one",
        ""},
       {"FREIGHT_CUDA_LIBS", "folders, separated by ':', that are searched first for NVIDIA's libraries", ""},

@@ -49,7 +49,7 @@ class Autocast {
   bool possible(const Node& n, const ByValue<bool>& can) const {
     const Precision p = info(n.op).precision;
     if (p == Precision::full) return false;
-    if (p == Precision::low) return is_f32(n.in(0));
+    if (p == Precision::low) return is_f32(n.in(0)) && !(backend_ && backend_->keeps_f32(r_.src, n, low_type_));
     if (p == Precision::low_if_supported) return is_f32(n.in(0)) && backend_ && backend_->narrows(r_.src, n, low_type_);
     if (p == Precision::match_first_input) return can[n.in(0)];
     bool any = false;

@@ -7,12 +7,23 @@
 #include <dnnl_debug.h>
 
 #include "freight/backend/cpu/kernels/ceil_div.h"
+#include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 
 namespace freight::cpu {
 
+namespace {
+// What oneDNN may use is settled with the first question about it.
+void limit_instructions() {
+  static const bool settled =
+      env::get("FREIGHT_AVX512") != "0" || dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2) == dnnl::status::success;
+  FREIGHT_CHECK(settled, "oneDNN computed before it was limited to AVX2");
+}
+}  // namespace
+
 const dnnl::engine& dnnl_engine() {
+  limit_instructions();
   static const dnnl::engine e(dnnl::engine::kind::cpu, 0);
   return e;
 }
@@ -35,6 +46,7 @@ dnnl::memory::data_type dnnl_type(DType dtype) {
 namespace {
 // The instruction sets are numbers whose bits contain those of the sets below them.
 bool has(dnnl::cpu_isa wanted) {
+  limit_instructions();
   const auto bits = static_cast<unsigned>(wanted);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
 }

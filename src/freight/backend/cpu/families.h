@@ -57,6 +57,7 @@ std::unique_ptr<Kernel> make_conv(const StepSpec& spec);
 LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
                         const FrozenInputs& frozen);
 bool conv_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue);
+bool conv_keeps_f32(const Graph& graph, const Node& node, DType dtype);  // Backend::keeps_f32
 
 // matmul.cpp: matmul with transposes, batch axes, bias and relu (f32, f64, bf16).
 bool takes_matmul(const Graph& graph, const Node& node);

@@ -4,6 +4,7 @@
 #include <dnnl_version.h>
 
 #include "freight/backend/choices.h"
+#include "freight/backend/cpu/kernels/simd_tables.h"
 #include "freight/base/cpu_info.h"
 #include "freight/base/strings.h"
 #include "freight/base/threads.h"
@@ -18,7 +19,8 @@ constexpr int kRevision = 12;  // of the kernels: raise it when the speed of one
 std::string circumstances() {
   static const std::string machine = cat(cpu_info().model, ", oneDNN ", DNNL_VERSION_MAJOR, ".", DNNL_VERSION_MINOR,
                                          ".", DNNL_VERSION_PATCH, ", kernels ", kRevision, ", ");
-  return cat(machine, thread_count(), " threads");
+  constexpr const char* kSets[] = {"AVX-512", "AVX2", "baseline"};
+  return cat(machine, thread_count(), " threads, ", kSets[simd_target()]);
 }
 
 std::vector<size_t> operand_bytes(const StepSpec& spec) {

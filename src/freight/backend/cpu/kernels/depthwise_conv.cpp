@@ -159,7 +159,8 @@ bool depthwise_conv_fits(const ConvProblem& p) {
 template <class T>
 DepthwiseConv<T>::DepthwiseConv(const ConvProblem& problem, Filter filter, bool stream)
     : p_(problem), filter_(filter), table_(depthwise_conv_table()) {
-  stream_ = stream && p_.c % kWidestVector == 0 && std::is_same_v<T, float>;
+  // By whole lines: parts of one that pass the caches by are slow.
+  stream_ = stream && simd_target() == 0 && p_.c % kWidestVector == 0 && std::is_same_v<T, float>;
   const int64_t vectors = ceil_div(p_.c, kWidestVector);
   const int64_t seen = p_.kh * ((kBlockPixels - 1) * p_.stride_w + p_.kw) * static_cast<int64_t>(sizeof(float));
   block_ = ceil_div(vectors, ceil_div(p_.c * seen, kBlockBytes)) * kWidestVector;

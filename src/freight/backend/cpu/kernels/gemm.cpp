@@ -190,9 +190,9 @@ void Gemm<T>::multiply(const Call& call, const ResultBlock& part) const {
   const bool rows_together = !pack_rows_ && p_.a_col == 1 && p_.a_row == p_.k && k_block_ == p_.k;
   t.ahead_step = kLine<T>;
   t.ahead_count = rows_ * p_.k / kLine<T>;
-  const size_t line = static_cast<size_t>(lanes) * sizeof(T);
+  constexpr size_t line = kLine<T> * sizeof(T);
   t.subtract = p_.subtract;
-  t.stream = p_.stream && !p_.accumulate && !p_.subtract && k_block_ >= p_.k && p_.c_row % lanes == 0 &&
+  t.stream = p_.stream && !p_.accumulate && !p_.subtract && k_block_ >= p_.k && p_.c_row % kLine<T> == 0 &&
              reinterpret_cast<uintptr_t>(call.c) % line == 0;
   for (int64_t panel0 = part.panel0; panel0 < part.panel1; panel0 += panel_block_) {
     const int64_t panel1 = std::min(panel0 + panel_block_, part.panel1);

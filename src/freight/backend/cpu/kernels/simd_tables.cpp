@@ -2,6 +2,7 @@
 #include "freight/backend/cpu/kernels/simd_tables.h"
 
 #include "freight/backend/cpu/kernels/simd_targets.h"
+#include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "hwy/targets.h"
 
@@ -9,15 +10,20 @@ namespace freight::cpu {
 
 namespace {
 
+bool asked_without_avx512() {
+  static const bool without = env::get("FREIGHT_AVX512") == "0";
+  return without;
+}
+
 // A bit for each set that kernels are compiled for, a lower one for a wider set.
 std::vector<int64_t> target_bits() {
   int64_t left = HWY_STATIC_TARGET;
 #if HWY_ARCH_X86
   // Clang 14 has no names for lzcnt and f16c, which the sets need as well: processors with avx2 have them.
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512cd");
+  const bool avx512 = avx2 && !asked_without_avx512() && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd");
   left |= ((avx2 ? HWY_AVX2 : 0) | (avx512 ? HWY_AVX3 : 0)) & HWY_TARGETS;
 #endif
   std::vector<int64_t> bits;
@@ -49,6 +55,8 @@ ForcedSimdTarget::ForcedSimdTarget(const std::string& name) {
   chosen() = forced;
 }
 ForcedSimdTarget::~ForcedSimdTarget() { chosen() = target_bits().front(); }
-bool ForcedSimdTarget::allows_avx512() { return chosen() == HWY_AVX3 || chosen() == target_bits().front(); }
+bool ForcedSimdTarget::allows_avx512() {
+  return !asked_without_avx512() && (chosen() == HWY_AVX3 || chosen() == target_bits().front());
+}
 
 }  // namespace freight::cpu

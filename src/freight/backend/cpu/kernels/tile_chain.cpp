@@ -207,10 +207,17 @@ void fold_strips_product(const ChainLink* link, void* const* p, size_t i, size_t
 enum class Caches : uint8_t { kept, passed };
 bool aligned(const void* p, size_t bytes) { return (reinterpret_cast<uintptr_t>(p) | bytes) % 64 == 0; }
 
+// True where the four vectors make whole cache lines. A part of a line that passes the caches by is written with what
+// memory holds of the rest: with AVX2 a step of strips in ResNet-50 b16 took 92 ms.
+bool makes_lines(const float* to, size_t stride) {
+  const size_t lanes = hn::Lanes(D());
+  return stride == lanes ? aligned(to, 0) : lanes * sizeof(float) == 64 && aligned(to, stride * sizeof(float));
+}
+
 template <Caches C, Group G>
 void store(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
   float* to = static_cast<float*>(p[link->a]);
-  if (C == Caches::passed && G == Group::whole && aligned(to + i, stride * sizeof(float))) {
+  if (C == Caches::passed && G == Group::whole && makes_lines(to + i, stride)) {
     each<G>(i, stride, part, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { hn::Stream(x, D(), to + at); });
   } else {
     each<G>(i, stride, part, x0, x1, x2, x3, [&](V& x, size_t at) HWY_ATTR { write<G>(x, D(), to + at, part); });

@@ -25,6 +25,8 @@ constexpr int64_t kSumBytes = 10 << 20;            // for all of them
 constexpr int64_t kGroupBytes = 24 << 20;          // of V and M that stay in the last cache
 constexpr int64_t kTilesPerProduct = 128;  // tiles per product of the filter's gradient: a panel in the first cache
 constexpr int64_t kMostTaps = 25, kMostLanes = 16;
+// Vectors of so many lanes are cache lines: parts of one that pass the caches by, a pixel at a time, are slow.
+constexpr int kLineLanes = 16;
 constexpr int64_t kSlice = 8;  // tiles per task of a transform
 // An odd number of cache lines: dozens of writes at this distance fall on different sets.
 int64_t odd_lines(int64_t floats) { return (ceil_div(floats, 16) | 1) * 16; }
@@ -172,7 +174,7 @@ Winograd<T>::Winograd(const ConvProblem& problem, Weights weights, bool stream)
       weights_(weights),
       grid_(problem, table_of<T>(problem.kh).patch, weights == Weights::transformed),
       elements_(elements_of(problem.kh)),
-      stream_(stream) {
+      stream_(stream && kLineLanes == winograd_tables().lanes) {
   u_ = odd_lines(panel_size(p_.c, p_.o));
   v_row_ = p_.c % 256 == 0 ? p_.c + 16 : p_.c;
   const int64_t tiles = grid_.tiles(), weight_bytes = elements_ * u_ * 4;
