@@ -41,7 +41,9 @@ class _Lazy(Module):
 
 
 def _lazies():
-    named = {"Linear": -1, **{f"{kind}{n}d": 1 for kind in ("Conv", "ConvTranspose", "BatchNorm", "InstanceNorm") for n in (1, 2, 3)}}
+    # Axes of channels count from the end where a sample may come without a batch.
+    named = {"Linear": -1, **{f"BatchNorm{n}d": 1 for n in (1, 2, 3)},
+             **{f"{kind}{n}d": -n - 1 for kind in ("Conv", "ConvTranspose", "InstanceNorm") for n in (1, 2, 3)}}
     for kind, axis in named.items():
         doc = f"{kind} without its first argument, the number of inputs, which follows from the first call."
         yield type(f"Lazy{kind}", (_Lazy,), {"_kind": kind, "_axis": axis, "__doc__": doc, "__module__": "freight.nn"})

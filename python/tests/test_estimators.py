@@ -400,7 +400,7 @@ def test_wrong_data_is_named(change, error, text):
 
 @pytest.mark.parametrize("settings, error, text", [
     ({"model": "gdbt"}, ValueError, "gdbt"),
-    ({"model": "linear", "rounds": 7}, ValueError, "--rounds"),
+    ({"model": "linear", "rounds": 7}, ValueError, "^rounds is a flag of tree models"),
     ({"model": "gbdt", "rounds": "many"}, TypeError, "rounds: expected a whole number, got 'many'"),
     ({"model": "gbdt", "subsample": 7.0}, ValueError, "subsample"),
     ({"model": "linear", "handle_unknown": "skip"}, ValueError, "handle_unknown: expected error or ignore"),

@@ -533,7 +533,7 @@ def test_sequential_and_lists_change_as_pytorchs_do():
     for change, error, message in ((lambda: net.__setitem__(3, nn.ReLU()), IndexError, "Sequential: index 3 is out of range: it has 3 modules"),
                                    (lambda: net.__delitem__(-4), IndexError, "index -4 is out of range"),
                                    (lambda: net.__setitem__(0, fr.relu), TypeError, "Sequential: expected a module, got function"),
-                                   (lambda: nn.Sequential([nn.ReLU()]), TypeError, "Sequential: expected a module, got list"),
+                                   (lambda: nn.Sequential([nn.ReLU(), fr.relu]), TypeError, "Sequential: expected a module, got function"),
                                    (lambda: parts.append(3), TypeError, "ModuleList: expected a module, got int")):
         with pytest.raises(error, match=message):
             change()

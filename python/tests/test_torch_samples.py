@@ -93,6 +93,8 @@ def differences(info, given, training):
             if parameter.name in ("target", "targets") and isinstance(a, torch.Tensor):
                 a.requires_grad_(False)
         theirs.double().train(training)
+        if name.startswith("Lazy"):  # the first call makes the parameters
+            theirs(*args, **kwargs)
         state = {k: v.float() for k, v in theirs.state_dict().items()}
         y = theirs(*normalized(info, args), **kwargs) if forward is not None else None
     except REFUSALS as error:
@@ -107,6 +109,8 @@ def differences(info, given, training):
             return refused, ""
         inputs = [ours_of(a) for a in given.forward_input.args]
         words = {k: ours_of(v) for k, v in given.forward_input.kwargs.items()}
+        if name.startswith("Lazy"):
+            net(*inputs, **words)
         if theirs is not None:
             names = {n for n, _, _ in net._node().state()}
             # Weights of losses are settings here; batches are counted where the mean of all is wanted.

@@ -243,6 +243,8 @@ void Loop::close_epoch() {
   observer_.on_epoch(e);
   const AfterStep asked = after_epoch();
   if (asked.lr) place_.lr = asked.lr;
+  finite_at_ = -1;  // the observer may have changed weights
+  need_finite();
   save_checkpoint(e.best);
   if (unfinished() && asked.stop) stopped();
 }
