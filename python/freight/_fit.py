@@ -153,6 +153,8 @@ def _targets(y, loss, classes, what):
         raise ValueError(f"{what}: expected one target per sample, got a number")
     if y.size == 0 and y.shape[0] > 0:
         raise ValueError(f"{what}: y: expected targets with elements, got shape {y.shape}")
+    if loss == "bce" and (y.ndim == 2 or y.dtype == xp.bool or xp.isdtype(y.dtype, "real floating")):
+        return _labels(y, what), classes
     if xp.isdtype(y.dtype, "real floating") or loss in _VALUE_LOSSES:
         return _core.to_host(xp.astype(y, xp.float32, copy=False)), classes
     if y.ndim == 1 and (xp.isdtype(y.dtype, "integral") or y.dtype == xp.bool):
@@ -164,6 +166,13 @@ def _targets(y, loss, classes, what):
     if xp.isdtype(y.dtype, "integral"):
         return _core.to_host(xp.astype(y, xp.int32, copy=False)), classes
     raise TypeError(f"{what}: expected classes, labels or real values, got {y.dtype}{list(y.shape)}")
+
+
+def _labels(y, what):
+    """Targets of the loss bce, 0 and 1 for each output, as labels u8 (N, K)."""
+    if not bool(xp.all((y == 0) | (y == 1))):
+        raise ValueError(f"{what}: y: expected 0 and 1 for the loss bce, got other numbers: nn.BCEWithLogitsLoss() takes probabilities")
+    return _core.to_host(xp.astype(y if y.ndim == 2 else xp.reshape(y, (-1, 1)), xp.uint8, copy=False))
 
 
 def _are_shares(y, loss, what):
@@ -331,7 +340,7 @@ def _request(model, x, y, *, loss, metric=None, classes=None):
     request = {"name": _name_of(model), "data_name": "arrays", "x": x, "y": y, "input": x.shape[1:],
                "dtype": "float32" if x.dtype == xp.uint8 else x.dtype.name,
                "classes": classes or ([str(i) for i in range(y.shape[1])] if y.dtype == xp.uint8 else []), "mean": task.get("mean", []), "std": task.get("std", [])}
-    request["loss"] = _kind_of(y) if callable(loss) or loss in (None, "auto") else loss
+    request["loss"] = _kind_of(y) if callable(loss) or loss in (None, "auto") or y.dtype == xp.uint8 else loss
     if callable(loss):
         request["loss_function"] = _per_sample(_outputs.whole(model, loss))
     if callable(metric):

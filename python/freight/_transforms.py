@@ -291,7 +291,7 @@ def value_and_grad(function, argnums=0, has_aux=False):
         finally:
             _state.depth -= 1
             _forget_rules()
-        done = all(on_host) and not _core.compiling()
+        done = all(on_host) and not _state.depth and not _core.compiling()  # gradients of an outer function lead through these
         if done:
             found = [_settled(g) for g in found]
             results = []

@@ -153,6 +153,17 @@ def test_class_weights_prefer_a_class():
     fit(made(), class_weight="balanced")
 
 
+@pytest.mark.parametrize("shape, dtype", [((600,), "f4"), ((600, 1), "f8"), ((600,), "bool"), ((600, 1), "i8")])
+def test_bce_takes_a_network_of_one_output(shape, dtype):
+    y = (X[:, 0] > 0).reshape(shape)
+    net = nn.Sequential(nn.Linear(10, 1))
+    net.fit(X, y.astype(dtype), loss="bce", optimizer="adam", lr=0.1, epochs=8, verbose=0)
+    assert ((np.asarray(net(X))[:, 0] > 0) == (X[:, 0] > 0)).mean() > 0.97
+    assert net.evaluate(X, y.astype(dtype), loss="bce")["loss"] < 0.3
+    with pytest.raises(ValueError, match="y: expected 0 and 1 for the loss bce"):
+        net.fit(X, y.astype(dtype) * 2.0, loss="bce", verbose=0)
+
+
 @pytest.mark.parametrize("class_weight", ["balanced", {0: 1.0, 1: 4.0}])
 def test_class_weights_are_weights_of_samples(class_weight):
     x, y = X[Y < 2], Y[Y < 2]

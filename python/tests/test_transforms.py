@@ -324,3 +324,24 @@ def test_reductions_of_a_number_have_the_type_of_the_result_in_jit():
 def test_gradients_of_arguments_that_are_not_given_are_errors(call):
     with pytest.raises(TypeError, match=r"grad: argnums: expected a positional argument \d, got \d positional arguments"):
         call(f.grad(lambda x: x))
+
+
+def test_inner_gradients_depend_on_what_an_outer_gradient_is_taken_by():
+    w, x = f.asarray(3.0), f.asarray([1.0, 2.0])
+
+    def loss(w, x):
+        return f.sum(f.grad(lambda x: f.sum(w * x * x))(x)) + w
+
+    assert float(f.grad(loss)(w, x)) == 7
+    assert float(f.grad(lambda w: f.value_and_grad(lambda x: w * x)(f.asarray(5.0))[0] + w)(w)) == 6
+    assert float(f.grad(lambda w: f.grad(lambda x: w * x * x)(f.ones(())))(w)) == 2
+    a = f.asarray([[1.0, 2.0], [3.0, 4.0]])
+    v = f.asarray([1.0, 1.0])
+    assert f.grad(lambda a: f.sum(f.grad(lambda x: x @ a @ x)(v)))(a).tolist() == [[2, 2], [2, 2]]
+    net = f.nn.Linear(1, 1, bias=False)
+    net.weight = f.asarray([[2.0]])
+
+    def penalty(net):  # the square of the slope, 4, and the weight itself
+        return f.sum(f.grad(lambda x: f.sum(net(x)))(f.ones((1, 1))) ** 2) + f.sum(net.weight)
+
+    assert [g.tolist() for g in f.grad(penalty)(net).values()] == [[[5.0]]] == [g.tolist() for g in f.jit(f.grad(penalty))(net).values()]
