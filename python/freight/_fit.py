@@ -350,6 +350,14 @@ def _request(model, x, y, *, loss, metric=None, classes=None):
     return request
 
 
+def _need_tokens(model, request):
+    """Integers are tokens: a layer that takes numbers refuses their type."""
+    try:
+        _core.output_shape(model._node(), request)
+    except ValueError as error:
+        raise ValueError(f"fit: x: expected floats, got integers, which are tokens: use x.astype(\"float32\") for numbers: {error}") from error
+
+
 def _of_two_shapes(model, request, x, vx):
     """Samples of x, and of the validation data in another shape, which the trainer takes as batches of floats or tokens alone."""
     shapes = f"fit: validation_data: samples have shape {vx.shape[1:]}, those of x {x.shape[1:]}"
@@ -516,6 +524,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     request["path"] = path
     request["feeds"] = tokens or (x.dtype == xp.float32 and y.dtype == xp.int32) or soft or batches is not None or not shuffle
     request["shuffle"] = bool(shuffle)
+    if tokens:
+        _need_tokens(model, request)
     request["batches"] = batches
     if validation_data is not None:
         if _is_loader(validation_data):

@@ -25,7 +25,7 @@ PACKAGE = {
     "shift_left": "freight.bitwise_left_shift", "shift_right": "freight.bitwise_right_shift", "is_finite": "freight.isfinite", "is_inf": "freight.isinf",
     "is_nan": "freight.isnan", "mul": "freight.multiply", "sub": "freight.subtract", "div": "freight.divide", "true_divide": "freight.divide",
     "mod": "freight.remainder", "eq": "freight.equal", "ne": "freight.not_equal", "lt": "freight.less", "le": "freight.less_equal", "gt": "freight.greater",
-    "ge": "freight.greater_equal", "nan_to_num": "freight.where(freight.isnan(x), 0, x)", 
+    "ge": "freight.greater_equal", "nan_to_num": "freight.where(freight.isnan(x), 0, x)",
     "rint": "freight.round", "around": "freight.round", "conjugate": "freight.conj", "inverse": "freight.linalg.inv",
     "pinverse": "freight.linalg.pinv", "matrix_exp": "freight.expm", "matrix_trace": "freight.trace", "random_normal": "freight.random.normal",
     "random_uniform": "freight.random.uniform", "normal": "freight.random.normal", "bernoulli": "freight.random.bernoulli",
@@ -69,7 +69,7 @@ NN = {
     "AveragePooling2D": "nn.AvgPool2d", "GlobalAveragePooling2D": "nn.AdaptiveAvgPool2d(1)", "GlobalMaxPooling2D": "nn.AdaptiveMaxPool2d(1)",
     "BatchNormalization": "nn.BatchNorm1d or nn.BatchNorm2d", "LayerNormalization": "nn.LayerNorm", "Activation": "nn.ReLU and others", "Input": "not needed: shapes follow from the data",
     "Reshape": "nn.Unflatten", "Bidirectional": "nn.LSTM(..., bidirectional=True)", "SpatialDropout2D": "nn.Dropout2d", "ZeroPadding2D": "nn.ZeroPad2d",
-    "UpSampling2D": "nn.Upsample", "utils": "clip_grad_norm= of an optimizer or of fit",
+    "UpSampling2D": "nn.Upsample", "FractionalMaxPool2d": "nn.AdaptiveMaxPool2d, whose windows are not random", "utils": "clip_grad_norm= of an optimizer or of fit",
     "Tensor": "freight.Array", "DataParallel": "freight launch",
 }
 ESTIMATOR = {

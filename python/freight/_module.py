@@ -200,8 +200,8 @@ class Module:
         if _calls.depth:
             return self._run(node, arguments, keywords)
         in_step = recording()
-        if not in_step:
-            arguments = [self._single(_as_leaves(a)) for a in arguments]
+        # Arrays of a step keep their types; NumPy's become f32, as outside of a step.
+        arguments = [a if in_step and not hasattr(a, "__array_interface__") else self._single(_as_leaves(a)) for a in arguments]
         if arguments and isinstance(arguments[0], _core.Array):
             self.__dict__["_seen"] = (arguments[0].shape[1:], arguments[0].dtype.name)
         if in_step:

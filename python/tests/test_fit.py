@@ -514,6 +514,7 @@ BAD = [
     (lambda n: fit(n, y=Y - 1), ValueError, "has -1"),
     (lambda n: fit(n, y=Y + 7), ValueError, "classes"),
     (lambda n: fit(n, X[:, :5]), ValueError, "10"),
+    (lambda n: fit(n, (X * 10).astype("i8"), Y), ValueError, "fit: x: expected floats, got integers, which are tokens: use x.astype"),
     (lambda n: fit(n, batch_size=0), ValueError, "batch_size"),
     (lambda n: n.predict(X, batch_size=0), ValueError, "predict: batch_size: expected a whole number of at least 1, got 0"),
     (lambda n: n.predict(X, batch_size=-1), ValueError, "predict: batch_size: expected a whole number of at least 1, got -1"),

@@ -344,4 +344,6 @@ def test_inner_gradients_depend_on_what_an_outer_gradient_is_taken_by():
     def penalty(net):  # the square of the slope, 4, and the weight itself
         return f.sum(f.grad(lambda x: f.sum(net(x)))(f.ones((1, 1))) ** 2) + f.sum(net.weight)
 
+    x = np.ones((1, 1))
+    assert f.grad(lambda net: f.sum(net(x)))(net)["weight"].tolist() == [[1]] and f.jit(lambda: net(x))().tolist() == [[2]]
     assert [g.tolist() for g in f.grad(penalty)(net).values()] == [[[5.0]]] == [g.tolist() for g in f.jit(f.grad(penalty))(net).values()]

@@ -64,7 +64,9 @@ void settle_metric(NetRun& p) {
   }
   // Counted in each evaluation: other metrics need probabilities, which a loss of the program's own may not have.
   if (c.metric == "accuracy" && model.own.loss && models::has_accuracy(model)) return;
-  if (model.own.loss || model.own.metric) refuse("the program has an objective of its own, Objective::metric");
+  if (model.own.loss || model.own.metric) {
+    refuse("the loss is a function of the program: expected accuracy, for classes, or a function as the metric, too");
+  }
   if (model.language_model()) refuse("a language model has its loss and perplexity");
   p.metric = metric_for(c, told_classes(model));
   need_defined(*p.metric, p.task->test_classes(), model.classes());
