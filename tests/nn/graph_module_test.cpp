@@ -175,7 +175,7 @@ TEST(GraphModules, TextsThatAreNoGraphOfAModuleAreRefused) {
           "all_reduce");
   refused(ErrorKind::data, R"(graph { %0 = input "x" : f32[9223372036854775807N] return %0 })", "out of range");
   refused(ErrorKind::usage, good, "no state v", with(&GraphModuleOptions::buffers, "w v"));
-  refused(ErrorKind::usage, good, "other states",
+  refused(ErrorKind::usage, good, "expected the 1 states",
           with(&GraphModuleOptions::training_graph, R"(graph { %0 = input "x" : f32[N,2] return %0 })"));
   GraphModule m(with(&GraphModuleOptions::graph, R"(graph { %0 = input "x" : f32[N,2] return %0 })"));
   expect_error(ErrorKind::usage, {"GraphModule", "expected f32[3,2]", "got f32[3,4]"}, [&] { m(zeros({3, 4})); });
