@@ -84,7 +84,8 @@ TEST(Whitening, ImagesThatCannotServeAreRefused) {
                [&] { whitening.add(smooth_images(2, 1)); });
   expect_error(ErrorKind::data, {"whiten", "2 x 2 pixels"}, [&] { whitening.add(smooth_images(2, 3, 1)); });
   whitening.add(smooth_images(2, 3, 3));
-  expect_error(ErrorKind::data, {"whiten", "12 windows, one per value of a window, got 8", "12"}, [&] { whitening.filters(); });
+  expect_error(ErrorKind::data, {"whiten", "12 windows, one per value of a window, got 8", "12"},
+               [&] { whitening.filters(); });
 }
 
 // One color everywhere: all directions but one have no variance at all.

@@ -103,9 +103,9 @@ TEST(BatchParts, WhatMixesSamplesOrNamesThemHasNone) {
 TEST(BatchParts, ManyWeightsAreNotReadForEachPart) {
   const Variable weight("w", Type{DType::f32, {16, 8}});
   const auto product = [&](const Tensor& x) { return matmul(x, weight); };
-  // A part makes 8 numbers in each row; 32 rows of them are twice the weights.
-  for (const int64_t rows : {32, 31})
-    EXPECT_EQ(passes::batch_parts(graph_of(product, {rows, 16}, 16), 8192).count, rows == 32 ? 16 : 1) << rows;
+  // A part makes 8 numbers in each row; 48 rows of them are three times the weights.
+  for (const int64_t rows : {48, 47})
+    EXPECT_EQ(passes::batch_parts(graph_of(product, {rows, 16}, 16), 16384).count, rows == 48 ? 16 : 1) << rows;
 }
 
 TEST(BatchParts, AllPartsTogetherAreTheBatch) {

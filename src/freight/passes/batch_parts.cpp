@@ -17,9 +17,10 @@ using enum Dependence;
 // their share.
 constexpr size_t kCacheParts = 2;
 // Each part reads the weights again, so it must make so many times their bytes. Two cores of a Zen 4 with a third cache
-// of 32 MiB, ms per image as one batch of 16 and by 1 or 2: mobilenet_v2 (14 MiB of weights) 5.0 : 4.1, efficientnet_b0
-// (21) 6.3 : 5.9; but googlenet (26) 9.4 : 10, resnet18 (45) 8.7 : 11.9, resnet50 (98) 31.3 : 32.8.
-constexpr size_t kWeightReads = 2;
+// of 32 MiB, ms of a batch of 16 as a whole and in parts of 2: mobilenet_v2 (14 MiB of weights) 75 : 66,
+// efficientnet_b0 (21) 103 : 99, but 113 : 132 in processes where the cache seems to be shared with other guests of the
+// host. Per image, by 16 and by 1 or 2: googlenet (26) 9.4 : 10, resnet18 (45) 8.7 : 11.9, resnet50 (98) 31.3 : 32.8.
+constexpr size_t kWeightReads = 3;
 
 // The samples of a batch, and which values have them along axis 0.
 struct Samples {
