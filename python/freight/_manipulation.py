@@ -1,4 +1,6 @@
 """The array API's functions that change the type or the shape of arrays, or join them, and checks of arguments."""
+import math
+
 from . import _core
 from ._dtypes import result_type
 from ._core import Array
@@ -136,6 +138,13 @@ def roll(x, /, shift, axis=None):
         before = (_ANY,) * a
         x = concat([x[before + (slice(n - s, None),)], x[before + (slice(0, n - s),)]], axis=a)
     return x if axes else astype(x, x.dtype)
+
+
+def _joined_axes(x, start, end, copy=None):
+    """x with the axes from start to end as one; a number counts as a vector."""
+    n = x.ndim or 1
+    first, last = _axis(start, n), _axis(end, n)
+    return _core.reshape(x, (*x.shape[:first], math.prod(x.shape[first:last + 1]), *x.shape[last + 1:]), copy)
 
 
 def squeeze(x, /, axis=None):

@@ -1,9 +1,8 @@
 """Methods and attributes of freight.Array that are functions of the package, and its text form."""
-import math
-
 from . import _array_api as xp
 from . import _core, _functions, _hints
 from ._core import Array
+from ._manipulation import _joined_axes
 from ._print import array_text
 
 
@@ -135,8 +134,7 @@ def squeeze(self, axis=None):
 @_method
 def flatten(self, start_dim=0, end_dim=-1):
     """The elements in row-major order, a copy; with start_dim the axes from there to end_dim joined, as PyTorch does."""
-    first, last = xp._axis(start_dim, self.ndim or 1), xp._axis(end_dim, self.ndim or 1)
-    return _core.reshape(self, (*self.shape[:first], math.prod(self.shape[first:last + 1]), *self.shape[last + 1:]), True)
+    return _joined_axes(self, start_dim, end_dim, True)
 
 
 @_method

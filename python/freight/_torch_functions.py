@@ -1,12 +1,12 @@
 """Functions and methods of PyTorch by name, with PyTorch's parameters, on Freight's arrays: what networks that from_torch has
 traced call. Those of torch.nn.functional are nn/functional.py's. Nothing here needs torch."""
-import math
 import operator
 from collections.abc import Callable
 from typing import Any
 
 from . import _beyond_standard, _core, _functions, xp
 from ._array_api import _axis
+from ._manipulation import _joined_axes
 from .nn import functional
 
 # Parameters that must have this value, by function: Freight has nothing for the others.
@@ -108,9 +108,7 @@ def _view_as(input, other):
 
 @_named("flatten")
 def _flatten(input, start_dim=0, end_dim=-1):
-    first, last = _axis(start_dim, input.ndim), _axis(end_dim, input.ndim)
-    shape = input.shape
-    return xp.reshape(input, (*shape[:first], math.prod(shape[first:last + 1]), *shape[last + 1:]))
+    return _joined_axes(input, start_dim, end_dim)
 
 
 @_named("unflatten")
