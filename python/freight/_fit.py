@@ -12,11 +12,12 @@ from . import _array_api as xp
 from . import _core, _devices, _display, _fit_settings, _hints, _lazy, _outputs, _several, _termination, distributed
 from ._callbacks import Callback, checked, hears_steps, judged_by, known_metric
 from ._containers import wrapped
+from ._fit_data import (
+    _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _need_as_many, _need_samples, _pair, _targets)
 from ._functions import isfinite
 from ._optim import Optimizer
 from ._transforms import _flatten, _leaves_of, _unflatten, autocast, jit, run_of_trainer
 
-_VALUE_LOSSES = ("mse", "huber", "mae")
 _COMPUTE = {"fp32": _core.float32, "tf32": _core.float32, "bf16": _core.bfloat16, "fp16": _core.float16}
 
 
@@ -112,102 +113,6 @@ class _Sink:
         self._tell("on_train_end", history)
 
 
-def _inputs(x, what):
-    """(array on the host, whether its type needs feeds)."""
-    if isinstance(x, dict):
-        raise TypeError(f"{what}: expected one array, got a dict: several inputs are arrays of all samples, not batches of an iterable")
-    x = xp.asarray(x)
-    if x.ndim < 2:
-        raise ValueError(f"{what}: expected samples of at least one axis, (N, ...), got shape {x.shape}; of one sample: x[None]")
-    if x.size == 0 and x.shape[0] > 0:
-        raise ValueError(f"{what}: expected samples with elements, got shape {x.shape}")
-    if x.dtype == xp.uint8:
-        return _core.to_host(x), False
-    if xp.isdtype(x.dtype, "real floating") or x.dtype == xp.bool:
-        return _core.to_host(xp.astype(x, xp.float32, copy=False)), False
-    if xp.isdtype(x.dtype, "integral"):
-        return _core.to_host(xp.astype(x, xp.int32, copy=False)), True
-    raise TypeError(f"{what}: expected real numbers, got {x.dtype}")
-
-
-def _texts(y):
-    """A list of strings, where y is one."""
-    if hasattr(y, "tolist") and getattr(getattr(y, "dtype", None), "kind", "") in ("U", "S", "O"):
-        y = y.tolist()
-    return y if isinstance(y, (list, tuple)) and len(y) and isinstance(y[0], str) else None
-
-
-def _targets(y, loss, classes, what):
-    """Targets as the trainer takes them: classes i64 (N), values f32, labels u8 (N, K), or tokens i32 (N, T); and the names
-    of classes."""
-    texts = _texts(y)
-    if texts is not None:
-        names = classes or sorted(set(texts))
-        numbers = {name: i for i, name in enumerate(names)}
-        for i, t in enumerate(texts):
-            if t not in numbers:
-                raise ValueError(f"{what}: y[{i}] is {t!r}, expected one of the classes {', '.join(names)}")
-        return xp.asarray([numbers[t] for t in texts], dtype=xp.int64), names
-    y = xp.asarray(y)
-    if y.ndim == 0:
-        raise ValueError(f"{what}: expected one target per sample, got a number")
-    if y.size == 0 and y.shape[0] > 0:
-        raise ValueError(f"{what}: y: expected targets with elements, got shape {y.shape}")
-    if loss == "bce" and (y.ndim == 2 or y.dtype == xp.bool or xp.isdtype(y.dtype, "real floating")):
-        return _labels(y, what), classes
-    if xp.isdtype(y.dtype, "real floating") or loss in _VALUE_LOSSES:
-        return _core.to_host(xp.astype(y, xp.float32, copy=False)), classes
-    if y.ndim == 1 and (xp.isdtype(y.dtype, "integral") or y.dtype == xp.bool):
-        return _core.to_host(xp.astype(y, xp.int64, copy=False)), classes
-    if y.dtype in (xp.uint8, xp.bool) and y.ndim == 2:
-        return _core.to_host(xp.astype(y, xp.uint8, copy=False)), classes
-    if xp.isdtype(y.dtype, "integral") and y.shape[1] == 1:
-        raise ValueError(f"{what}: y: expected classes as (N,), got {y.shape}: use y[:, 0]")
-    if xp.isdtype(y.dtype, "integral"):
-        return _core.to_host(xp.astype(y, xp.int32, copy=False)), classes
-    raise TypeError(f"{what}: expected classes, labels or real values, got {y.dtype}{list(y.shape)}")
-
-
-def _labels(y, what):
-    """Targets of the loss bce, 0 and 1 for each output, as labels u8 (N, K)."""
-    if not bool(xp.all((y == 0) | (y == 1))):
-        raise ValueError(f"{what}: y: expected 0 and 1 for the loss bce, got other numbers: nn.BCEWithLogitsLoss() takes probabilities")
-    return _core.to_host(xp.astype(y if y.ndim == 2 else xp.reshape(y, (-1, 1)), xp.uint8, copy=False))
-
-
-def _are_shares(y, loss, what):
-    """Whether y has a probability for each class, (N, K) floats for the loss cross_entropy."""
-    if loss != "cross_entropy" or y.dtype != xp.float32:
-        return False
-    if y.ndim != 2:
-        raise TypeError(f"{what}: y: expected classes as integers, or probabilities (N, K), for the loss cross_entropy, got {y.dtype}{list(y.shape)}")
-    if not bool(xp.all((y >= 0) & (abs(xp.sum(y, axis=1, keepdims=True) - 1) < 1e-3))):
-        raise ValueError(f"{what}: y: expected probabilities whose sum is 1 in each row, for the loss cross_entropy")
-    return True
-
-
-def _pair(data, what):
-    if not isinstance(data, (tuple, list)) or len(data) != 2:
-        raise TypeError(f"{what}: expected (x, y), got {type(data).__name__}")
-    return data
-
-
-def _need_as_many(x, y, what):
-    if x.shape[0] != y.shape[0]:
-        raise ValueError(f"{what}: expected as many samples in y as in x, {x.shape[0]}, got {y.shape[0]}")
-    _need_samples(x.shape, what)
-
-
-def _need_samples(shape, what):
-    """`what` names the function, or its argument where that is not x."""
-    if shape[0] == 0:
-        raise ValueError(f"{_argument(what)}: there are no samples: expected at least one, got shape {shape}")
-
-
-def _argument(what):
-    return what if ":" in what else f"{what}: x"
-
-
 def _need_none(path, **others):
     for name, value in others.items():
         if value is not None:
@@ -220,99 +125,6 @@ def _no_samples(model, input_shape):
     if shape is None:
         raise ValueError("fit: input_shape: expected the shape of a sample, such as (3, 224, 224), for a folder")
     return xp.zeros((0, *shape))
-
-
-class _Batches:
-    """The batches of an iterable, such as a DataLoader, for each epoch anew; of an iterator where the last epoch has ended."""
-
-    def __init__(self, loader, loss, steps):
-        self.loader, self.loss, self.endless = loader, loss, iter(loader) is loader
-        self.count = _batches_per_epoch(loader, steps)
-        self.read, self.epoch, self.kept = 0, -1, None  # of an iterator: its first batch is looked at before the run
-        job, replicas = distributed._job(), getattr(getattr(loader, "sampler", None), "num_replicas", 1)
-        if replicas > 1:
-            raise ValueError(f"fit: x: its sampler divides the samples among {replicas} processes: expected the same batches on "
-                             "every rank, of which fit takes each rank's part")
-        self.size = None
-        self.start(0, 0)
-        first = self.next()
-        self.x, self.y, self.tokens = first["x"], first["y"], first["tokens"]
-        self.size = self.x.shape[0]
-        if job is not None:
-            job.need_equal("a first batch of x (where a DataLoader shuffles, give it a generator with a seed) with the sum",
-                           repr(float(xp.sum(xp.astype(self.x, xp.float64)))))
-        self.samples = self.count * self.size
-
-    def start(self, epoch, first):
-        if self.endless:
-            again = epoch == self.epoch and self.at > 0  # the trainer asks for the same epoch a second time
-            self.repeats = again and epoch == 0 and self.read == 1  # only the first batch was read: it is given once more
-            self.over = again and self.read > 1
-            self.epoch, self.at = epoch, 0
-            return
-        sampler = getattr(self.loader, "sampler", None)
-        if hasattr(sampler, "set_epoch"):
-            sampler.set_epoch(epoch)
-        self.batches, self.at = iter(self.loader), 0
-        while self.at < first:
-            self.next()
-
-    def _raw(self):
-        if not self.endless:
-            return next(self.batches, None)
-        if self.repeats:
-            self.repeats = False
-            return self.kept
-        batch = None if self.over else next(self.loader, None)
-        if batch is None and not self.over:
-            raise ValueError(f"fit: x has ended after {self.read} batches: expected {self.count} in each epoch (steps_per_epoch)")
-        self.read += 1
-        self.kept = batch if self.read == 1 else None
-        return batch
-
-    def next(self):
-        batch = self._raw()
-        if batch is None:
-            return None
-        what = f"fit: batch {self.at} of x"
-        x, y = _pair(batch, what)
-        (x, tokens), (y, _) = _inputs(x, what), _targets(y, self.loss, None, what)
-        _need_as_many(x, y, what)
-        if x.dtype == xp.uint8:
-            x = xp.astype(x, xp.float32) / 255
-        self.at += 1
-        if self.size is not None and (x.shape[1:] != self.x.shape[1:] or y.shape[1:] != self.y.shape[1:] or x.dtype != self.x.dtype
-                                      or x.shape[0] != self.size and self.at < self.count):
-            raise ValueError(f"{what}: expected samples {self.x.dtype}{self.x.shape} as in the first batch, got {x.dtype}{x.shape}")
-        return {"x": x, "y": y, "tokens": tokens}
-
-
-def _batches_per_epoch(loader, steps):
-    try:
-        count = len(loader)
-    except TypeError:
-        count = None
-    if steps is None and count is None:
-        raise ValueError("fit: x has no length: expected steps_per_epoch, the number of batches of an epoch")
-    if steps is not None and (type(steps) is not int or steps < 1 or steps > (count or steps)):
-        most = f" to {count}, the batches of x" if count else ""
-        raise ValueError(f"fit: steps_per_epoch: expected a whole number from 1{most}, got {steps!r}")
-    if count == 0:
-        raise ValueError("fit: x has no batches: expected at least one")
-    return steps or count
-
-
-def _is_loader(x):
-    is_sequence = hasattr(x, "__getitem__") and hasattr(x, "__len__")  # such as those of Keras
-    return not hasattr(x, "shape") and not isinstance(x, (list, tuple, dict)) and (hasattr(x, "__iter__") or is_sequence)
-
-
-def _collected(loader, what):
-    """All samples of an iterable of batches."""
-    batches = [_pair(b, what) for b in loader]
-    if not batches:
-        raise ValueError(f"{_argument(what)}: there are no samples: expected at least one batch")
-    return tuple(xp.concat([xp.asarray(b[i]) for b in batches], axis=0) for i in range(2))
 
 
 def _kind_of(y):
@@ -363,7 +175,7 @@ def _of_two_shapes(model, request, x, vx):
     shapes = f"fit: validation_data: samples have shape {vx.shape[1:]}, those of x {x.shape[1:]}"
     if vx.ndim != x.ndim or request["mean"]:
         raise ValueError(f"{shapes}: expected {'one shape, as channels are normalized' if request['mean'] else 'as many axes'}")
-    x, vx = (xp.astype(a, xp.float32) / 255 if a.dtype == xp.uint8 else a for a in (x, vx))
+    x, vx = _as_floats(x), _as_floats(vx)
     request |= {"x": x, "dtype": x.dtype.name, "feeds": True}
     try:
         _core.output_shape(model._node(), {**request, "input": vx.shape[1:]})
@@ -517,15 +329,13 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
             raise ValueError("fit: validation_split: expected arrays and no validation_data; for a folder use val_split")
         (x, y, sample_weight), validation_data = _split(x, y, sample_weight, validation_split)
     _lazy.settle(model, x)
-    if not shuffle and x.dtype == xp.uint8:  # batches in the order of arrays are floats or tokens
-        x = xp.astype(x, xp.float32) / 255
+    if not shuffle:  # batches in the order of arrays are floats or tokens
+        x = _as_floats(x)
     soft = _are_shares(y, loss, "fit")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
     request["path"] = path
     request["feeds"] = tokens or (x.dtype == xp.float32 and y.dtype == xp.int32) or soft or batches is not None or not shuffle
     request["shuffle"] = bool(shuffle)
-    if tokens:
-        _need_tokens(model, request)
     request["batches"] = batches
     if validation_data is not None:
         if _is_loader(validation_data):
@@ -535,8 +345,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         vy, _ = _targets(vy, name, classes, "fit: validation_data")
         _need_as_many(vx, vy, "fit: validation_data")
         _are_shares(vy, loss, "fit: validation_data")
-        if not shuffle and vx.dtype == xp.uint8:
-            vx = xp.astype(vx, xp.float32) / 255
+        if not shuffle:
+            vx = _as_floats(vx)
         if vx.shape[1:] != x.shape[1:]:
             x, vx = _of_two_shapes(model, request, x, vx)
     else:
@@ -608,6 +418,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
             if not sink.history.epoch:
                 del model.__dict__["_task"]
                 model.__dict__.update({} if before is None else {"_task": before})
+                if tokens:
+                    _need_tokens(model, request)
             raise
         if path:  # the data says what the model is for
             model.__dict__["_task"] |= {k: result[k] for k in ("classes", "mean", "std")}

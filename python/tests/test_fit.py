@@ -491,62 +491,6 @@ def test_fit_takes_custom_gradients(wrap):
     assert [np.array_equal(before[k].numpy(), after[k].numpy()) for k in ("fc.weight", "fc.bias", "head.weight")] == [True, True, False]
 
 
-def step_of(net):
-    return lambda x, y: fr.value_and_grad(lambda net, x, y: fr.cross_entropy(net(x), y))(net, fr.asarray(x), fr.asarray(y))
-
-
-BAD = [
-    (lambda n: fit(n, X[:10], Y[:9]), ValueError, "fit: expected as many samples in y as in x, 10, got 9"),
-    (lambda n: fit(n, X[:0], Y[:0]), ValueError, r"fit: x: there are no samples: expected at least one, got shape \(0, 10\)"),
-    (lambda n: n.evaluate(X[:0], Y[:0]), ValueError, r"evaluate: x: there are no samples: .* got shape \(0, 10\)"),
-    (lambda n: n.evaluate(batches_of([])), ValueError, "evaluate: x: there are no samples: expected at least one batch"),
-    (lambda n: fit(n, batches_of([(X[:0], Y[:0])]), None), ValueError, r"fit: batch 0 of x: there are no samples: .* got shape \(0, 10\)"),
-    (lambda n: fit(n, batches_of([(X[:9], Y[:9]), (X[:0], Y[:0])]), None), ValueError, r"fit: batch 1 of x: there are no samples: .* got shape \(0, 10\)"),
-    (lambda n: fit(n, X[:, :0], Y), ValueError, r"fit: x: expected samples with elements, got shape \(600, 0\)"),
-    (lambda n: fit(n, y=np.zeros((600, 0), "f4")), ValueError, r"fit: y: expected targets with elements, got shape \(600, 0\)"),
-    (lambda n: step_of(n)(X[:0], Y[:0]), ValueError, r"value_and_grad: x: expected a batch of at least one sample, got shape \(0, 10\)"),
-    (lambda n: fr.jit(step_of(n))(X[:0], Y[:0]), ValueError, r"value_and_grad: x: expected a batch of at least one sample, got shape \(0, 10\)"),
-    (lambda n: fit(n, X[:, 0], Y), ValueError, "expected samples of at least one axis"),
-    (lambda n: fit(n, validation_data=(X[:0], Y[:0])), ValueError, "validation_data: there are no samples"),
-    (lambda n: fit(n, validation_data=X), TypeError, r"validation_data: expected \(x, y\)"),
-    (lambda n: fit(n, validation_data=(X[:, :5], Y)), ValueError, "validation_data: samples have shape"),
-    (lambda n: fit(n, np.where(X > 3, np.nan, X)), ValueError, "nan|NaN"),
-    (lambda n: fit(n, y=Y - 1), ValueError, "has -1"),
-    (lambda n: fit(n, y=Y + 7), ValueError, "classes"),
-    (lambda n: fit(n, X[:, :5]), ValueError, "10"),
-    (lambda n: fit(n, (X * 10).astype("i8"), Y), ValueError, "fit: x: expected floats, got integers, which are tokens: use x.astype"),
-    (lambda n: fit(n, batch_size=0), ValueError, "batch_size"),
-    (lambda n: n.predict(X, batch_size=0), ValueError, "predict: batch_size: expected a whole number of at least 1, got 0"),
-    (lambda n: n.predict(X, batch_size=-1), ValueError, "predict: batch_size: expected a whole number of at least 1, got -1"),
-    (lambda n: fit(n, class_weight=[1.0, 2.0, 3.0]), TypeError, r'class_weight: expected "balanced", a file of weights or a dict'),
-    (lambda n: fit(n, class_weight="balance", sample_weight=np.ones(600)), ValueError, 'class_weight: expected "balanced" or a dict .*\'balance\''),
-    (lambda n: fit(n, batch_sise=3), ValueError, "unknown setting 'batch_sise'; did you mean batch_size"),
-    (lambda n: fit(n, momentum="much"), TypeError, "momentum: expected a number, got 'much'"),
-    (lambda n: fit(n, epochs=1.5), TypeError, "epochs: expected a whole number, got 1.5"),
-    (lambda n: fit(n, optimizer="adm"), ValueError, "adam"),
-    (lambda n: fit(n, optimizer=optim.SGD), TypeError, r'optimizer: expected a name \("adamw"\), with lr= beside it, or an optimizer of the module'),
-    (lambda n: fit(n, loss="crossentropy"), ValueError, "loss: .*cross_entropy"),
-    (lambda n: fit(n, callbacks=[3]), TypeError, "callbacks: expected freight.callbacks.Callback, got int"),
-    (lambda n: fit(n, callbacks=callbacks.EarlyStopping()), ValueError, "expected validation_data"),
-    (lambda n: fit(n, resume=True), ValueError, "resume: expected an output_dir"),
-    (lambda n: fit(n, sample_weight=[1.0]), ValueError, r"sample_weight: expected one weight per sample, \(600,\)"),
-    (lambda n: fit(n, sample_weight=[-1.0] * 600), ValueError, "sample_weight: expected finite weights"),
-    (lambda n: fit(n, sample_weight=[0.0] * 600), ValueError, "expected a sample whose weight is not 0"),
-    (lambda n: fit(n, validation_split=1.0), ValueError, "validation_split: expected a share between 0 and 1 of 600 samples.*, got 1.0"),
-    (lambda n: fit(n, validation_split=0.1, validation_data=(X, Y)), ValueError, "validation_split: expected arrays and no validation_data"),
-    (lambda n: fit(n, metrics=["accuracy"]), TypeError, "fit has no setting 'metrics': use metric="),
-    (lambda n: n.fit(iter([(X[:50], Y[:50])] * 2), steps_per_epoch=2, batch_size=25), ValueError, "batch_size: expected 50, as the batches of x have it, or none, got 25"),
-    (lambda n: n.predict(X[:0]), ValueError, "predict: x: there are no samples"),
-    (lambda n: n.save("/nowhere/x"), ValueError, "save: expected input_shape"),
-]
-
-
-@pytest.mark.parametrize("call, kind, text", BAD, ids=range(len(BAD)))
-def test_mistakes_are_named(call, kind, text):
-    with pytest.raises(kind, match=text):
-        call(made())
-
-
 def test_exceptions_of_forward_and_of_a_loss_are_raised_again():
     class Broken(Net):
         def forward(self, x):
