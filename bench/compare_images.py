@@ -24,7 +24,7 @@ import statistics
 import sys
 import time
 
-from compare_torch import child, machine
+from compare_torch import child, machine, write
 
 # name: (columns, rows, ending, options of Pillow's save, images, standard deviation of the noise, batch)
 FORMATS = {
@@ -193,10 +193,7 @@ def main():
         means = {key: math.exp(statistics.fmean(math.log(row[key]) for row in rows.values())) for key in ("ratio_torch", "ratio_dali")
                  if all(key in row for row in rows.values())}
         result["rows"][name] = {"images": len(paths), "bytes_per_image": round(size), **means, **rows}
-        if a.out:  # what there is so far
-            with open(a.out, "w", encoding="utf-8") as f:
-                json.dump(result, f, indent=1)
-                f.write("\n")
+        write(result, a.out)
     return None
 
 

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-from compare_torch import WORKLOADS, child, machine, name_of, torch_net
+from compare_torch import WORKLOADS, child, machine, name_of, torch_net, write
 
 SPEED = ("mlp_b64", "mlp_wide_b256", "lenet_b64", "resnet20_b128", "alexnet_b32", "googlenet_b16", "resnet50_b16", "vgg16_b8",
          "lstm_b64_T200", "gpt_char_b16_T256")
@@ -129,10 +129,7 @@ def main():
         result["mnist"] = compare_mnist(a)
     for workload in a.workloads or SPEED:
         result["steps"][workload] = compare_steps(workload, a)
-        if a.out:  # what there is so far
-            with open(a.out, "w", encoding="utf-8") as f:
-                json.dump(result, f, indent=1)
-                f.write("\n")
+        write(result, a.out)
     return None
 
 

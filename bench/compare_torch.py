@@ -322,6 +322,14 @@ def compare(workload, a):
     return result
 
 
+def write(result, path):
+    """Writes what there is so far, if a file is asked for."""
+    if path:
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(result, f, indent=1)
+            f.write("\n")
+
+
 def main():
     a = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     a.add_argument("workloads", nargs="*")
@@ -345,10 +353,7 @@ def main():
     result = {"date": datetime.date.today().isoformat(), "machine": machine(), "command": " ".join(sys.argv), "workloads": {}}
     for w in a.workloads or list(WORKLOADS):
         result["workloads"][w] = compare(w, a)
-        if a.out:  # what there is so far
-            with open(a.out, "w", encoding="utf-8") as f:
-                json.dump(result, f, indent=1)
-                f.write("\n")
+        write(result, a.out)
 
 
 if __name__ == "__main__":
