@@ -168,7 +168,7 @@ class Module {
     adopt(name, owned(child));
     return *child;
   }
-  // Tells the layers that run after this one, inside of the same outermost module, which positions of (N, T) are
+  // Announces to the layers that run after this one, inside of the same outermost module, which positions of (N, T) are
   // tokens: all up to the last that is not `padding`.
   static void announce_tokens(const Tensor& tokens, int64_t padding);
   // How many tokens each sample has, i32 (N), for x (N, T, ...); undefined where nothing was announced for (N, T).

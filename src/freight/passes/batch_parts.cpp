@@ -13,8 +13,7 @@ namespace {
 
 using enum Dependence;
 
-// What a step reads and writes may take one part in kCacheParts of the cache: the steps around it and the weights need
-// their share.
+// A step may read and write one part in kCacheParts of the cache: the steps around it and the weights need their share.
 constexpr size_t kCacheParts = 2;
 // Each part reads the weights again, so it must make so many times their bytes. Two cores of a Zen 4 with a third cache
 // of 32 MiB, ms of a batch of 16 as a whole and in parts of 2: mobilenet_v2 (14 MiB of weights) 75 : 66,
@@ -28,7 +27,7 @@ struct Samples {
   ByValue<Dependence> of;
 
   bool in(Value v) const { return of[v] == rows || of[v] == uniform; }
-  // As many of the samples, from axis 0 on.
+  // Returns the shape with `count` of the samples along axis 0.
   Shape part_of(Shape shape, int64_t count) const {
     if (shape.rank() > 0) shape[0] = shape[0] / n * count;
     return shape;
@@ -40,8 +39,8 @@ bool has_samples(const Graph& graph, Value leaf, int64_t n) {
   return graph.def(leaf).op == Op::input && shape.rank() > 0 && shape[0] == n;
 }
 
-// Of one sample where the results depend on several, or where a node may refuse an element, which it names by its place
-// in the batch.
+// The result has one sample where the results depend on several, or where a node may refuse an element, which it names
+// by its place in the batch.
 Samples samples_of(const Graph& graph) {
   const std::vector<Value> inputs = graph.leaves(Op::input);
   if (!graph.updates.empty() || inputs.empty() || graph.type(inputs[0]).shape.rank() == 0) return {};

@@ -118,7 +118,7 @@ struct Feeds {
 struct Own {
   std::optional<models::Model> model = {};
   std::optional<Feeds> feeds = {};  // in place of a source; requires a model of the program's own
-  // Of the model's parameters, in place of the configured one: config.lr is its rate, and its states are the run's.
+  // The optimizer of the program, in place of the configured one: config.lr is its rate, its states are the run's.
   std::shared_ptr<optim::Optimizer> optimizer = {};
   // The preprocessing of the network whose weights the run is fine-tuned from: its vocabulary, or mean and std of its
   // channels, replace those of the data.

@@ -14,7 +14,7 @@
 namespace freight::cpu {
 
 namespace {
-// What oneDNN may use is settled with the first question about it.
+// oneDNN fixes the instructions that it uses when it is first asked about them, so the limit is set before.
 void limit_instructions() {
   static const bool settled =
       env::get("FREIGHT_AVX512") != "0" || dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2) == dnnl::status::success;
