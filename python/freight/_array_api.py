@@ -271,12 +271,12 @@ def take_along_axis(x, indices, /, axis=-1):
     a = _axis(axis, x.ndim)
     if indices.ndim != x.ndim:
         raise ValueError(f"take_along_axis: x has {x.ndim} axes, indices have {indices.ndim}")
-    if not x._on_host or not indices._on_host:
-        from ._functions import gather_elements
-        return gather_elements(x, indices, axis=a)
     rest = broadcast_shapes(x.shape[:a] + (1,) + x.shape[a + 1:], indices.shape[:a] + (1,) + indices.shape[a + 1:])
     x = broadcast_to(x, rest[:a] + (x.shape[a],) + rest[a + 1:])
     indices = broadcast_to(indices, rest[:a] + (indices.shape[a],) + rest[a + 1:])
+    if not x._on_host or not indices._on_host:
+        from . import _functions, _traced
+        return _functions.gather_elements(x, _traced.wrapped(indices, x.shape[a], a), axis=a)
     key = tuple(indices if i == a else reshape(arange(x.shape[i]), (-1,) + (1,) * (x.ndim - i - 1))
                 for i in range(x.ndim))
     return x[key]

@@ -372,8 +372,11 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         settings["metric"] = known_metric("fit: metric", metric)
     elif judge:
         settings["metric"] = judge
-    if (settings.get("early_stop", 0) > 0 or judge) and validation_data is None and not path:
-        raise ValueError(f"fit: {'monitor' if judge else 'early stopping'} compares evaluations: expected validation_data, got none")
+    if settings.get("metric") in ("accuracy", "loss") and not judge and not settings.get("early_stop") and validation_data is None and not path:
+        del settings["metric"]  # they are shown in any case
+    if (settings.get("early_stop", 0) > 0 or "metric" in settings) and validation_data is None and not path:
+        what = "monitor" if judge else f"metric {metric!r}" if "metric" in settings else "early stopping"
+        raise ValueError(f"fit: {what} compares evaluations: expected validation_data, got none")
     outputs = 0
     if (sample_weight is not None or class_weight is not None) and y.dtype == xp.int64 and not path:
         outputs = _core.output_shape(model._node(), request)[-1]
@@ -404,6 +407,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     model.__dict__["_task"] = {k: request[k] for k in ("input", "dtype", "loss", "classes", "mean", "std")}
     if callable(loss):
         model.__dict__["_task"]["loss_function"] = loss
+    if callable(metric) or "metric" in settings:
+        model.__dict__["_task"]["metric"] = metric if callable(metric) else settings["metric"]
     if not model.training:
         model.train()
 
@@ -459,6 +464,7 @@ def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device
         x, y = _collected(x, "evaluate") if _is_loader(x) else _pair(x, "evaluate: y is missing and x")
     task = model.__dict__.get("_task") or {}
     loss = task.get("loss_function", task.get("loss", "auto")) if loss is None else loss
+    metric = task.get("metric") if metric is None else metric
     x, tokens = _inputs(x, "evaluate: x")
     y, classes = _targets(y, loss if isinstance(loss, str) else None, task.get("classes"), "evaluate")
     _need_as_many(x, y, "evaluate")
@@ -466,6 +472,8 @@ def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device
     soft = _are_shares(y, loss, "evaluate")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
     request["feeds"] = tokens or soft or y.dtype == xp.int32
+    if isinstance(metric, str) and metric not in ("auto", "loss", "accuracy", "own"):
+        request |= {"metric": known_metric("evaluate: metric", metric), "metric_name": metric}
     figures = _core.evaluate(model._node(), request, batch_size, device, precision)
     return {request["metric_name"] if name == "metric" else name: value for name, value in figures.items()}
 
@@ -541,7 +549,7 @@ def save(model, path, *, input_shape=None, loss=None):
         task["loss"] = loss
     from . import _stored
 
-    text = _stored.described(model, {k: v for k, v in task.items() if k != "loss_function"})
+    text = _stored.described(model, {k: v for k, v in task.items() if not callable(v)})
     request = {"name": _name_of(model), **task, "loss_function": None, "module": text}
     with run_of_trainer():
         fault, untrained = _core.save_model(model._node(), os.fspath(path), request)

@@ -333,8 +333,8 @@ class Module:
                         resume=resume, output_dir=output_dir, verbose=verbose, **settings)
 
     def evaluate(self, x, y=None, *, batch_size=256, loss=None, metric=None, device="auto", precision="fp32", verbose=0):
-        """The figures on arrays, each sample once, in evaluation mode: a dict with "loss" and, of classes, "accuracy". Nothing is shown,
-        whatever verbose, Keras's argument, says."""
+        """The figures on arrays, each sample once, in evaluation mode: a dict with "loss", of classes "accuracy", and the metric, a
+        name such as "f1" or a function, by default that of fit. Nothing is shown, whatever verbose, Keras's argument, says."""
         from . import _fit
 
         return _fit.evaluate(self, x, y, batch_size=batch_size, loss=loss, metric=metric, device=device, precision=precision)

@@ -1,4 +1,5 @@
 """Operators on arrays that are traced, or on other devices, by the library's ops: x[key], x[key] = value, x @ y."""
+import math
 import operator
 
 from . import _array_api as xp
@@ -7,40 +8,84 @@ from ._functions import _call
 
 
 def item(x, key):
-    """x[key]; an index array may be traced."""
+    """x[key]; index arrays may be traced, masks not. The result's axes lie where NumPy has them."""
     keys = key if isinstance(key, tuple) else (key,)
+    keys = [part for k in keys for part in _parts(k)]
     left = len([k for k in keys if k is not None and k is not Ellipsis])  # keys that name an axis
     if left > x.ndim:
         raise IndexError(f"too many indices for array: array is {x.ndim}-dimensional, but {left} were indexed")
-    axis, picked = 0, False
+    has_arrays = any(isinstance(k, Array) for k in keys)
+    axis, indices, runs, before = 0, [], 0, None  # runs: of index arrays side by side
     for k in keys:
+        is_index = not (k is None or k is Ellipsis or isinstance(k, slice))
+        runs += is_index and not before
+        before = is_index
         if k is None:
             x = _call("unsqueeze", x, axis)
             axis += 1
             continue
         if k is Ellipsis:
-            axis = x.ndim - left
+            axis += x.ndim - axis - left
             continue
         left -= 1
         if isinstance(k, slice):
             x = _sliced(x, axis, k)
             axis += 1
-        elif isinstance(k, Array) or hasattr(k, "__len__"):
-            rows = xp.asarray(k)
-            if rows.dtype == xp.bool:
-                raise TypeError("x[mask]: the number of elements is unknown in jit and grad: use where")
-            if picked:
-                raise TypeError("x[...]: one index array at a time in jit and grad")
-            x, picked = _call("gather", x, xp.astype(rows, xp.int64), axis), True
-            axis += rows.ndim
-        elif isinstance(k, type(True)):
-            raise TypeError("x[...]: this index does not work in jit and grad")
+        elif isinstance(k, Array):
+            indices.append((axis, wrapped(k, x.shape[axis], axis)))
+            axis += 1
         else:
             n, size = operator.index(k), x.shape[axis]
             if not -size <= n < size:
                 raise IndexError(f"index {n} is out of bounds for axis {axis} with size {size}")
-            x = _call("select", x, axis, n)
-    return x
+            if has_arrays:  # it broadcasts with the arrays
+                indices.append((axis, xp.asarray(n % size)))
+                axis += 1
+            else:
+                x = _call("select", x, axis, n)
+    return _picked(x, indices, runs > 1) if indices else x
+
+
+def _parts(k):
+    """An entry of a key as arrays of integers, where it is a list or a mask."""
+    if isinstance(k, type(True)):
+        raise TypeError("x[...]: this index does not work in jit and grad")
+    if not isinstance(k, Array) and not hasattr(k, "__len__"):
+        return (k,)
+    k = xp.asarray(k)
+    if k.dtype == xp.bool and not k._on_host:
+        raise TypeError("x[mask]: the number of elements is unknown in jit and grad: use where")
+    return xp.nonzero(k) if k.dtype == xp.bool else (xp.astype(k, xp.int64, copy=False),)
+
+
+def wrapped(index, size, axis):
+    """The elements that an index array names, negative numbers counted from the end."""
+    if not index._on_host:
+        return xp.where(index < 0, index + size, index)
+    if index.size and not -size <= (low := int(xp.min(index))) <= (high := int(xp.max(index))) < size:
+        raise IndexError(f"index {low if low < -size else high} is out of bounds for axis {axis} with size {size}")
+    return xp.where(index < 0, index + size, index)
+
+
+def _picked(x, indices, to_front):
+    """The elements of x that one index array per axis names: their axes become those of the arrays, broadcast."""
+    if len(indices) == 1:
+        return _call("gather", x, indices[0][1], indices[0][0])
+    axes = [axis for axis, _ in indices]
+    if to_front:
+        others = [a for a in range(x.ndim) if a not in axes]
+        x, axes = xp.permute_dims(x, (*axes, *others)), list(range(len(axes)))
+    first, sizes = axes[0], [x.shape[a] for a in axes]
+    flat, is_there = None, None
+    for size, (_, index) in zip(sizes, indices):
+        flat = index if flat is None else flat * size + index
+        if not index._on_host:  # within the joined axis a wrong index would name another row
+            is_valid = (index >= 0) & (index < size)
+            is_there = is_valid if is_there is None else is_there & is_valid
+    if is_there is not None:
+        flat = xp.where(is_there, flat, -1)
+    x = _call("reshape", x, (*x.shape[:first], math.prod(sizes), *x.shape[axes[-1] + 1:]))
+    return _call("gather", x, flat, first)
 
 
 def _sliced(x, axis, key):

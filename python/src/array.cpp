@@ -485,8 +485,6 @@ void set_item(nb::handle self, nb::handle key, nb::handle value) {
   PyArray& x = *nb::inst_ptr<PyArray>(self);
   if (!x.on_host()) {
     need_no_views(x);
-    if (has_traced(key))
-      raise<TypeError>("x[...] = v: a traced index does not work here: use freight.index_put or where");
     const nb::object y = traced("written")(self, key, value);
     x.tensor = nb::inst_ptr<PyArray>(y)->tensor;
     return;

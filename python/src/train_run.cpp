@@ -470,6 +470,14 @@ CompileOptions compile_options(const std::string& device, const std::string& pre
   return {.backend = device == "auto" ? std::string() : device, .compute = compute.dtype, .tf32 = compute.tf32};
 }
 
+// The metric of that name for what the network predicts.
+metrics::Metric metric_of(const std::string& name, const models::Model& model) {
+  if (model.own.loss) raise<ValueError>("evaluate: metric: ", name, " needs the library's losses: expected a function");
+  const bool classifies = models::has_accuracy(model) && !model.language_model();
+  return metrics::metric_named(name, {.classes = classifies ? static_cast<size_t>(model.classes()) : 0,
+                                      .labels = model.loss == models::Loss::multilabel});
+}
+
 nb::dict evaluate(const PyNode& node, const nb::dict& request, int64_t batch_size, const std::string& device,
                   const std::string& precision) {
   models::Model model = model_of(node, request);
@@ -477,9 +485,14 @@ nb::dict evaluate(const PyNode& node, const nb::dict& request, int64_t batch_siz
   const bool feeds = nb::cast<bool>(request["feeds"]);
   data::Dataset set = feeds ? data::Dataset() : dataset_of(request, "x", "y");
   const Array x = feeds ? array_in(request, "x") : Array(), y = feeds ? array_in(request, "y") : Array();
+  const auto name = given(request, "metric");
+  const std::optional<metrics::Metric> metric =
+      name ? std::optional(metric_of(nb::cast<std::string>(*name), model)) : std::nullopt;
+  using Keep = train::Evaluator::Keep;
   const std::exception_ptr failure = unlocked([&] {
     if (!feeds && set.classification() && set.classes.empty()) set.classes = data::numbered_classes(model.classes());
-    train::Evaluator evaluator(model, compile_options(device, precision), batch_size);
+    train::Evaluator evaluator(model, compile_options(device, precision), batch_size, train::TestViews::one,
+                               metric ? Keep::predictions : Keep::figures);
     if (feeds) {
       ArrayFeed feed(x, y, {.batch_size = batch_size, .workers = 0});
       found = evaluator.run(feed, "evaluate");
@@ -487,6 +500,10 @@ nb::dict evaluate(const PyNode& node, const nb::dict& request, int64_t batch_siz
       set.validate("evaluate: x", "evaluate: y");
       train::need_fit(model, set);
       found = evaluator.run(set);
+    }
+    if (metric) {
+      const train::Predictions& all = evaluator.predictions();
+      found.metric = metrics::score_of(*metric, all.outputs, all.targets).value_or(std::nan(""));
     }
   });
   if (failure) std::rethrow_exception(failure);

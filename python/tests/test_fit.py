@@ -651,3 +651,17 @@ def test_callbacks_with_names_of_other_packages_are_refused_with_the_ones_here()
 
     with pytest.raises(TypeError, match="Watch.on_epoch_begin is never called: expected on_train_begin, on_train_batch_end, on_epoch_end, on_train_end"):
         fit(made(), callbacks=Watch())
+
+
+def test_evaluate_has_the_metric_of_fit():
+    y = (Y > 0).astype(int)
+    net = nn.Sequential(nn.Linear(10, 2))
+    history = net.fit(X, y, validation_data=(X, y), metric="f1", epochs=2, verbose=0)
+    found = np.asarray(net.predict(X)).argmax(1)
+    f1 = 2 * (found * y).sum() / (found.sum() + y.sum())
+    assert net.evaluate(X, y)["f1"] == pytest.approx(f1) == pytest.approx(history.history["val_f1"][-1])
+    assert set(net.evaluate(X, y, metric="recall")) == {"loss", "accuracy", "recall"}
+    net.fit(X, y, metric=lambda outputs, targets: fr.ones(targets.shape) * 3, epochs=1, verbose=0)
+    assert net.evaluate(X, y)["metric"] == 3
+    net.fit(X, y, metric="accuracy", epochs=1, verbose=0)
+    assert set(net.evaluate(X, y)) == {"loss", "accuracy"}

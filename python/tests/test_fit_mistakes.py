@@ -43,6 +43,8 @@ BAD = [
     (lambda n: fit(n, optimizer=optim.SGD), TypeError, r'optimizer: expected a name \("adamw"\), with lr= beside it, or an optimizer of the module'),
     (lambda n: fit(n, loss="crossentropy"), ValueError, "loss: .*cross_entropy"),
     (lambda n: fit(n, callbacks=[3]), TypeError, "callbacks: expected freight.callbacks.Callback, got int"),
+    (lambda n: fit(n, metric="macro_f1"), ValueError, "fit: metric 'macro_f1' compares evaluations: expected validation_data"),
+    (lambda n: n.evaluate(X, Y, metric="prec"), ValueError, "evaluate: metric: there is no figure 'prec': use 'precision'"),
     (lambda n: fit(n, callbacks=callbacks.EarlyStopping()), ValueError, "expected validation_data"),
     (lambda n: fit(n, resume=True), ValueError, "resume: expected an output_dir"),
     (lambda n: fit(n, sample_weight=[1.0]), ValueError, r"sample_weight: expected one weight per sample, \(600,\)"),

@@ -33,6 +33,13 @@ CASES = [
         ("LocalResponseNorm", 4, 0.1, 0.5, 2.0), ("Softmax2d",), ("UpsamplingNearest2d", None, 2), ("UpsamplingBilinear2d", (9, 7)), ("Dropout2d", 0.0)]],
     ("interpolate_size", lambda nn, x: nn.functional.interpolate(x, size=(5, 9)), X),
     ("interpolate_bilinear", lambda nn, x: nn.functional.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False), X),
+    *[(f"interpolate_{'_'.join(map(str, kw.values()))}", lambda nn, x, kw=kw: nn.functional.interpolate(x, **kw), X) for kw in (
+        {"scale_factor": 0.4, "mode": "area"}, {"size": (4, 9), "mode": "area"}, {"scale_factor": (1.7, 0.6), "mode": "nearest-exact"},
+        {"size": (9, 3), "mode": "nearest-exact"}, {"size": (2, 7), "mode": "bilinear", "antialias": True},
+        {"scale_factor": (0.4, 0.7), "mode": "bicubic", "antialias": True}, {"size": (3, 3), "mode": "bilinear", "antialias": True, "align_corners": True},
+        {"scale_factor": 1.7, "mode": "bilinear", "recompute_scale_factor": True})],
+    *[(f"interpolate_trilinear_{'_'.join(map(str, kw.values()))}", lambda nn, x, kw=kw: nn.functional.interpolate(x, mode="trilinear", **kw), X.reshape(3, 2, 4, 6, 4))
+      for kw in ({"scale_factor": (1.7, 0.6, 2.3)}, {"size": (7, 3, 1), "align_corners": True})],
     ("rms_norm", lambda nn, x, w: nn.functional.rms_norm(x, (6,), w), V, PERCLASS),
     ("prelu", lambda nn, x, w: nn.functional.prelu(x, w), X, np.linspace(0.1, 0.8, 8, dtype="f4")),
     *[(name, lambda nn, x, name=name: getattr(nn.functional, name)(x), V) for name in (
@@ -183,7 +190,8 @@ def test_errors_name_the_function_and_the_setting():
             (lambda: F.batch_norm(x, None, None), "batch_norm: expected running_mean and running_var with training=False, got None"),
             (lambda: F.batch_norm(x[0, 0, 0], None, None, training=True), "batch_norm: expected .N, C, ...., got shape .3,."),
             (lambda: F.instance_norm(x, use_input_stats=False), "instance_norm: expected running_mean and running_var with use_input_stats=False, got None"),
-            (lambda: F.interpolate(x, scale_factor=2, recompute_scale_factor=True), "interpolate: expected recompute_scale_factor=None, got True"),
+            (lambda: F.interpolate(x, scale_factor=2, antialias=True), "interpolate: antialias: expected mode bilinear or bicubic, got 'nearest'"),
+            (lambda: F.interpolate(x, 2, mode="trilinear"), "interpolate: mode 'trilinear': expected \\(N, C, ...\\) with 3 spatial axes"),
             (lambda: F.pad(x, (1,)), "pad: expected a pair of widths for each of at most 4 axes"),
             (lambda: F.pad(x, (1, 1), mode="wrap"), "pad: mode: expected"),
             (lambda: nn.ReflectionPad2d((1, 2))(x), "ReflectionPad2d: padding: expected a width or 4 of them, got .1, 2."),

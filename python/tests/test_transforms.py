@@ -347,3 +347,54 @@ def test_inner_gradients_depend_on_what_an_outer_gradient_is_taken_by():
     x = np.ones((1, 1))
     assert f.grad(lambda net: f.sum(net(x)))(net)["weight"].tolist() == [[1]] and f.jit(lambda: net(x))().tolist() == [[2]]
     assert [g.tolist() for g in f.grad(penalty)(net).values()] == [[[5.0]]] == [g.tolist() for g in f.jit(f.grad(penalty))(net).values()]
+
+
+# Keys of an array (4, 5, 6); arrays of integers, and lists, also of negative numbers.
+I, J = np.array([-1, 0, 2]), np.array([0, -5, 4])
+KEYS = [(I,), (I, J), (slice(None), I, J), (I, slice(None), J), (I, ..., J), (..., I), (None, I, J), (I, None, J), (1, I), (I, 1), (1, slice(None), I),
+        (slice(None), 1, I), (J[:, None] // 5, J), (I[:, None], slice(1, 4), I), (I, J, -1), ([0, 1], [1, -1]), (slice(None), [0, 1], None, [1, -1]),
+        (np.array([True, False, True, True]),), (slice(None), np.eye(5, 6) > 0), (2,), (-1, ..., 2), (...,)]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_index_arrays_are_numpys_in_jit_and_grad(key):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4, 5, 6)).astype("f4")
+    want = x[key]
+    ours = tuple(f.asarray(k) if isinstance(k, np.ndarray) else k for k in key)
+    np.testing.assert_array_equal(np.asarray(f.jit(lambda x: x[ours])(f.asarray(x))), want, strict=True)
+    seed, slope = rng.normal(size=want.shape).astype("f4"), np.zeros_like(x)
+    np.add.at(slope, key, seed)
+    np.testing.assert_allclose(np.asarray(f.grad(lambda x: f.sum(x[ours] * f.asarray(seed)))(f.asarray(x))), slope, rtol=1e-6)
+
+    def with_traced(indices):
+        given = iter(indices)
+        return tuple(next(given) if isinstance(k, f.Array) and k.dtype != f.bool else k for k in ours)
+
+    indices = [k for k in ours if isinstance(k, f.Array) and k.dtype != f.bool]
+    np.testing.assert_array_equal(np.asarray(f.jit(lambda x, *k: x[with_traced(k)])(f.asarray(x), *indices)), want, strict=True)
+
+    def written(x, *k):
+        x = x + 0
+        x[with_traced(k)] = 7
+        return x
+
+    want = x.copy()
+    want[key] = 7
+    np.testing.assert_array_equal(np.asarray(f.jit(written)(f.asarray(x), *indices)), want, strict=True)
+
+
+@pytest.mark.parametrize("key", [([5],), ([0], [5]), ([0], [-6]), ([-5],)], ids=str)
+def test_index_arrays_out_of_range_are_errors_in_jit(key):
+    x, indices = f.ones((4, 5)), [f.asarray(k) for k in key]
+    with pytest.raises(IndexError, match=r"index -?\d is out of bounds for axis \d with size \d"):
+        f.jit(lambda x: x[tuple(indices)])(x)
+    with pytest.raises(ValueError, match="gather: index out of range"):
+        f.jit(lambda x, *k: x[k])(x, *indices)
+
+
+def test_take_along_axis_broadcasts_and_counts_from_the_end_in_jit():
+    x = np.arange(24.0).reshape(2, 3, 4)
+    indices = np.asarray([[[-1, 0]]])
+    found = f.jit(lambda x, i: f.take_along_axis(x, i, axis=2))(f.asarray(x), f.asarray(indices))
+    np.testing.assert_array_equal(np.asarray(found), np.take_along_axis(x, np.broadcast_to(indices, (2, 3, 2)), 2))

@@ -42,6 +42,18 @@ TEST(CpuShare, CountsThreadsThatCanRun) {
   EXPECT_EQ(runnable_threads(""), 0);
 }
 
+TEST(CpuShare, IgnoresABurstOfOneSample) {
+  LastingUse use;
+  EXPECT_EQ(use.take(0), 0);
+  EXPECT_EQ(use.take(1), 0);
+  EXPECT_EQ(use.take(0), 0);
+  EXPECT_EQ(use.take(1), 0);
+  EXPECT_EQ(use.take(0.9), 0.9);
+  EXPECT_NEAR(use.take(0), 0.63, 1e-9);
+  EXPECT_NEAR(use.take(1), 0.441, 1e-9);
+  EXPECT_EQ(use.take(1), 1);
+}
+
 // As many programs as there are processors do nothing but compute.
 TEST(CpuShare, UsesFewerThreadsWhileOthersCompute) {
   const int processors = omp_get_num_procs();

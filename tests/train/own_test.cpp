@@ -470,6 +470,9 @@ TEST_F(OwnRun, WithoutHeldOutSamplesNothingIsEvaluated) {
     config_.output_dir += "-early";
     expect_error(ErrorKind::usage, {"--early-stop", "needs a validation set"}, [&] { run_without_test(given(alone)); });
     config_.early_stop = Config().early_stop;
+    config_.metric = "mae";
+    expect_error(ErrorKind::usage, {"--metric", "needs a validation set"}, [&] { run_without_test(given(alone)); });
+    config_.metric = Config().metric;
   }
 }
 

@@ -420,9 +420,23 @@ def _padded(x, axis, low, high, mode):
 
 def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None,
                 antialias=False):
-    """Samples the axes behind (N, C) on another grid; the modes are those of nn.Upsample."""
-    _refuse("interpolate", recompute_scale_factor=(recompute_scale_factor, None), antialias=(antialias, False))
-    return _layers.Upsample(size, scale_factor, mode, align_corners)(input)
+    """Samples the axes behind (N, C) on another grid. The modes are PyTorch's; "area" is an adaptive mean. antialias is for
+    bilinear and bicubic."""
+    if recompute_scale_factor and size is None:
+        size, scale_factor = tuple(_math.floor(n * f) for n, f in zip(input.shape[2:], _tuple(scale_factor, input.ndim - 2))), None
+    if antialias and mode not in ("bilinear", "bicubic"):
+        raise ValueError(f"interpolate: antialias: expected mode bilinear or bicubic, got {mode!r}")
+    if antialias or mode in ("nearest-exact", "trilinear"):
+        from ._resampling import interpolated
+        return interpolated(input, size, scale_factor, mode, align_corners, antialias)
+    if mode != "area":
+        return _layers.Upsample(size, scale_factor, mode, align_corners)(input)
+    if size is None:
+        return interpolate(input, None, scale_factor, mode, align_corners, True)
+    pool = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}.get(input.ndim)
+    if pool is None or align_corners is not None:
+        raise ValueError(f"interpolate: mode 'area': expected one to three spatial axes and no align_corners, got shape {input.shape}")
+    return pool(input, size)
 
 
 upsample = interpolate

@@ -18,6 +18,7 @@
 #include <mutex>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "freight/base/clock.h"
 #include "freight/base/cpu_info.h"
@@ -177,16 +178,15 @@ class Monitor {
       if (used_.load(std::memory_order_relaxed)) continue;
       // Nobody computes: no need to look, until somebody does.
       workers_.release(processors_);
+      lasting_ = LastingUse();
       asleep_.store(true, std::memory_order_release);
       wake_.wait(lock, [this] { return used_.load(std::memory_order_relaxed); });
       asleep_.store(false, std::memory_order_release);
     }
   }
 
-  // A rise counts at once, since every barrier waits for it; a fall counts by and by, since others pause, too.
   void take(double others) {
-    const double before = others_.load(std::memory_order_relaxed);
-    const double now = others > before ? others : 0.7 * before + 0.3 * others;
+    const double now = lasting_.take(others);
     const auto all = static_cast<double>(processors_.size());
     others_.store(now, std::memory_order_relaxed);
     sum_.store(sum_.load(std::memory_order_relaxed) + others, std::memory_order_relaxed);
@@ -223,6 +223,7 @@ class Monitor {
   std::atomic<bool> used_{false}, asleep_{false};
   std::atomic<double> others_{0}, available_{kAll}, sum_{0};
   std::atomic<int> samples_{0};
+  LastingUse lasting_;
   std::optional<ShortSpins> short_spins_;
   Workers workers_;
   int fewer_for_ = 0;
@@ -275,6 +276,11 @@ double busy_ticks(const std::string& proc_stat, const std::vector<int>& processo
     sum += user + system + irq + soft_irq + steal;
   }
   return sum;
+}
+
+double LastingUse::take(double sample) {
+  const double twice = std::min(sample, std::exchange(last_, sample));
+  return now_ = twice > now_ ? twice : 0.7 * now_ + 0.3 * twice;
 }
 
 void CpuShare::touch() { Monitor::the().touch(); }

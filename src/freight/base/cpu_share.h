@@ -25,6 +25,16 @@ double busy_ticks(const std::string& proc_stat, const std::vector<int>& processo
 // Threads of the whole machine that compute or wait for a processor, of /proc/loadavg's text ("0.9 0.8 0.7 3/145 99").
 int runnable_threads(const std::string& loadavg);
 
+// What other programs use, in processors, of samples in a row. A rise counts once two samples show it: a program that
+// starts and ends within one is gone before fewer threads would help. A fall counts by and by, since others pause, too.
+class LastingUse {
+ public:
+  double take(double sample);
+
+ private:
+  double last_ = 0, now_ = 0;
+};
+
 class CpuShare {
  public:
   // Says that compute threads are about to be used: starts the monitor, or wakes it. Cheap; called for every replay.

@@ -149,6 +149,7 @@ void settle_evaluation(NetRun& p) {
                                     {"--lr-scheduler plateau", plateau},
                                     {"--metric loss", c.metric == kByLoss},
                                     {"--metric own", c.metric == kByOwnMetric},
+                                    {"--metric", p.metric.has_value()},
                                     {"--threshold", !c.threshold_rule.empty()},
                                     {"--calibration", c.calibration != Config().calibration}}) {
     if (given && p.task->test_count() == 0) {
