@@ -284,6 +284,8 @@ def main():
     standard = [stub_of(f) for name in ("_dtypes", "_manipulation", "_array_api") for f in functions_of(package / f"{name}.py")]
     pointwise = [f"def {name}({', '.join(f'{o}: Array | complex' if ',' in operands else f'{o}: Array' for o in operands.split(', '))}, /) -> Array: ..."
                  for name, operands, _ in elementwise(core)]
+    beyond = {f.name for f in functions_of(package / "_beyond_standard.py")}  # in package.pyi
+    own_pointwise = [text for text, (name, _, _) in zip(pointwise, elementwise(core)) if name not in beyond]
     library = []
     for _, s in own_functions(core, package):
         result = "Array" if len(s["results"]) == 1 else "tuple[Array, ...]"
@@ -297,7 +299,7 @@ def main():
     write_stub(
         package / "__init__.pyi",
         "from . import callbacks as callbacks, data as data, distributed as distributed, fft as fft, linalg as linalg, models as models, nn as nn, optim as optim, random as random, xp as xp\n\n" + array + "\n" + "\n".join(namedtuples)
-        + "\n".join(constants + [""] + [f for f in standard if "__array_namespace_info__" not in f] + pointwise + library) + "\n" + package_stub + write_commands(package)
+        + "\n".join(constants + [""] + [f for f in standard if "__array_namespace_info__" not in f] + own_pointwise + library) + "\n" + package_stub + write_commands(package)
         + "\n" + estimators(core, (stubs / "estimators.pyi").read_text()))
     write_stub(
         package / "xp.pyi",

@@ -33,7 +33,7 @@ TORCH = {
     "Dropout": "p",
     "Flatten": "start_dim=start end_dim=end",
     "Embedding": "num_embeddings=rows embedding_dim=width padding_idx max_norm norm_type scale_grad_by_freq",
-    "EmbeddingBag": "num_embeddings=rows embedding_dim=width",
+    "EmbeddingBag": "num_embeddings=rows embedding_dim=width * mode padding_idx",
     "LeakyReLU": "negative_slope=slope",
     "Softmax": "dim=axis",
     "LogSoftmax": "dim=axis",
@@ -56,6 +56,7 @@ NONE = {("MaxPool1d", "stride"): 0, ("AvgPool1d", "stride"): 0, ("MaxPool2d", "s
         ("RMSNorm", "eps"): 1.1920928955078125e-07}
 # Settings of Python that are words, or None for one of several numbers: the values of the library's declaration that mean the same.
 WORDS = {("Conv1d", "padding"): {"same": -1, "valid": 0}, ("Conv2d", "padding"): {"same": -1, "valid": 0}}
+WORDS |= {("EmbeddingBag", "padding_idx"): {None: -1}}
 WORDS |= {("BatchNorm1d", "momentum"): {None: -1}, ("BatchNorm2d", "momentum"): {None: -1}}
 WORDS |= {(f"Adaptive{kind}Pool{n}d", "output"): {None: 0} for kind in ("Avg", "Max") for n in (1, 2)}
 # Layers whose calls take and return more than arrays: their classes are in freight/_module.py.
@@ -103,7 +104,7 @@ def stub_type(layer, f):
     optional = not f["required"] and default_of(layer, f) == "None"
     words = WORDS.get((layer["name"], f["key"]))
     if words and None in words:
-        return "float | None" if f["kind"] == "number" else "int | Sequence[int | None] | None"
+        return {"number": "float | None", "integer": "int | None"}.get(f["kind"]) or "int | Sequence[int | None] | None"
     return (f"Literal[{', '.join(repr(w) for w in words)}] | " if words else "") + TYPES[f["kind"]] + (" | None" if optional else "")
 
 

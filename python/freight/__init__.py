@@ -15,6 +15,7 @@ from ._command_functions import (  # noqa: F401  (eval hides Python's for `from 
 from ._commands import CommandError, Server  # noqa: F401
 from ._core import Array, dtype  # noqa: F401
 from ._functions import *  # noqa: F401,F403
+from ._beyond_standard import round  # noqa: F401,E402,I001  (with decimals, in place of the standard's)
 from ._print import get_printoptions, set_printoptions  # noqa: F401
 from ._settings import set_threads, show_config  # noqa: F401
 from ._transforms import Jit, Plan, autocast, custom_gradient, grad, jit, plan, value_and_grad  # noqa: F401

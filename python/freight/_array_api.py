@@ -296,6 +296,8 @@ def _position_of(function, x, axis, keepdims):
     if axis is None:
         y = _position_of(function, reshape(_array(x, function), (-1,)), 0, False)
         return reshape(y, (1,) * x.ndim) if keepdims else y
+    if isinstance(axis, (tuple, list)):
+        raise TypeError(f"{function}: axis: expected one axis, or None for all, got {axis!r}")
     if _array(x, function)._on_host:
         return _core.position_of(function == "argmax", x, axis, keepdims)
     return astype(_call(function, x, _axis(axis, x.ndim), keepdims), int64)

@@ -2,7 +2,7 @@
 import itertools
 
 from . import _core, _functions
-from ._array_api import _axis, all as _all, asarray, astype, concat, eye, mean, sort, where, zeros
+from ._array_api import _axis, all as _all, asarray, astype, concat, eye, isdtype, mean, nan, permute_dims, sort, where, zeros
 from ._linalg import diagonal
 from ._manipulation import _ANY, _array
 
@@ -42,13 +42,27 @@ def array_equal(x, y):
     return x.shape == y.shape and bool(_all(x == y))
 
 
+def round(x, /, decimals=0):
+    """The nearest whole numbers, or numbers of so many decimals, halves to even."""
+    if decimals == 0 or (decimals > 0 and not isdtype(_array(x, "round").dtype, ("real floating", "complex floating"))):
+        return _functions.round(x)
+    wide = astype(x, _core.float64) if isdtype(x.dtype, "integral") else x  # int64 with a float would be float32
+    scale = 10.0 ** abs(decimals)
+    y = _functions.round(wide * scale) / scale if decimals > 0 else _functions.round(wide / scale) * scale
+    return astype(y, x.dtype, copy=False)
+
+
 def median(x, axis=None, *, keepdims=False):
-    """The middle of the sorted elements over an axis, or of all: of an even number the mean of two."""
-    y = sort(_array(x, "median").reshape(-1) if axis is None else x, axis=0 if axis is None else axis)
-    a = 0 if axis is None else _axis(axis, y.ndim)
-    n = y.shape[a]
-    found = mean(y[(_ANY,) * a + (slice((n - 1) // 2, n // 2 + 1),)], axis=a, keepdims=keepdims)
-    return found.reshape((1,) * x.ndim) if axis is None and keepdims else found
+    """The middle of the sorted elements over an axis, several, or all: of an even number the mean of two; nan where one is."""
+    axes = range(_array(x, "median").ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = [_axis(a, x.ndim) for a in axes]
+    kept = [a for a in range(x.ndim) if a not in axes]
+    y = sort(permute_dims(x, (*kept, *axes)).reshape((*(x.shape[a] for a in kept), -1)), axis=-1)
+    n = y.shape[-1]
+    found = mean(y[..., (n - 1) // 2:n // 2 + 1], axis=-1)
+    if isdtype(x.dtype, "real floating"):  # nan is the last of the sorted elements
+        found = where(_functions.isnan(y[..., -1]), nan, found) if n else found
+    return found.reshape([1 if a in axes else size for a, size in enumerate(x.shape)]) if keepdims else found
 
 
 def diag(x, k=0):

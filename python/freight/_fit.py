@@ -295,7 +295,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     """See Module.fit."""
     if class_weight is not None and not isinstance(class_weight, (str, dict)):
         raise TypeError(f"fit: class_weight: expected \"balanced\", a file of weights or a dict of them by class, got {class_weight!r}")
-    name = loss if isinstance(loss, str) else None
+    name = loss if isinstance(loss, str) else _name_for_targets(loss)
     ranks = _devices.count_of(devices, device, model)
     device = distributed._device("cpu" if ranks else device)
     path = os.fspath(x) if isinstance(x, (str, os.PathLike)) else None
@@ -456,6 +456,13 @@ def _trained(model, request, sink, ranks, output_dir):
     return result
 
 
+def _name_for_targets(loss):
+    """The loss whose targets are those of a loss module that takes values, also where they are given as integers."""
+    from . import nn
+
+    return "mse" if isinstance(loss, (nn.BCELoss, nn.BCEWithLogitsLoss, nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)) else None
+
+
 @_several.accepted
 @_outputs.kept
 def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device="auto", precision="fp32"):
@@ -466,7 +473,7 @@ def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device
     loss = task.get("loss_function", task.get("loss", "auto")) if loss is None else loss
     metric = task.get("metric") if metric is None else metric
     x, tokens = _inputs(x, "evaluate: x")
-    y, classes = _targets(y, loss if isinstance(loss, str) else None, task.get("classes"), "evaluate")
+    y, classes = _targets(y, loss if isinstance(loss, str) else _name_for_targets(loss), task.get("classes"), "evaluate")
     _need_as_many(x, y, "evaluate")
     _lazy.settle(model, x)
     soft = _are_shares(y, loss, "evaluate")

@@ -51,7 +51,7 @@ def _targets(y, loss, classes, what):
         raise ValueError(f"{what}: expected one target per sample, got a number")
     if y.size == 0 and y.shape[0] > 0:
         raise ValueError(f"{what}: y: expected targets with elements, got shape {y.shape}")
-    if loss == "bce" and (y.ndim == 2 or y.dtype == xp.bool or xp.isdtype(y.dtype, "real floating")):
+    if loss == "bce" and y.ndim <= 2:
         return _labels(y, what), classes
     if xp.isdtype(y.dtype, "real floating") or loss in _VALUE_LOSSES:
         return _core.to_host(xp.astype(y, xp.float32, copy=False)), classes

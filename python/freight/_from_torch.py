@@ -11,7 +11,7 @@ from .nn._written_layers import WrittenLayer
 
 # Settings of PyTorch's layers that Freight's may lack, with the value that means what these do.
 _FIXED = {"padding_mode": "zeros", "return_indices": False, "recompute_scale_factor": None, "max_norm": None,
-          "scale_grad_by_freq": False, "sparse": False, "bias_k": None, "bias_v": None, "add_zero_attn": False}
+          "scale_grad_by_freq": False, "sparse": False, "bias_k": None, "bias_v": None, "add_zero_attn": False, "include_last_offset": False}
 
 # Functions and methods whose results may share the memory of their first argument.
 _VIEWS = ("view", "reshape", "flatten", "transpose", "permute", "unsqueeze", "squeeze", "select", "narrow", "expand", "getitem", "t")

@@ -1,6 +1,6 @@
 """Methods and attributes of freight.Array that are functions of the package, and its text form."""
 from . import _array_api as xp
-from . import _core, _functions, _hints
+from . import _beyond_standard, _core, _functions, _hints
 from ._core import Array
 from ._manipulation import _joined_axes
 from ._print import array_text
@@ -166,12 +166,7 @@ def round(self, decimals=0, *, out=None):
     """The nearest whole numbers, or numbers of so many decimals, halves to even."""
     if out is not None:
         _refuse("round", "out", out, "freight.round(x), which makes a new array")
-    if decimals == 0 or (decimals > 0 and not xp.isdtype(self.dtype, ("real floating", "complex floating"))):
-        return _functions.round(self)
-    x = xp.astype(self, xp.float64) if xp.isdtype(self.dtype, "integral") else self  # int64 with a float would be float32
-    scale = 10.0 ** abs(decimals)
-    y = _functions.round(x * scale) / scale if decimals > 0 else _functions.round(x / scale) * scale
-    return xp.astype(y, self.dtype, copy=False)
+    return _beyond_standard.round(self, decimals)
 
 
 @_method
@@ -184,6 +179,16 @@ def conj(self):
 def argsort(self, axis=-1, descending=False, stable=True):
     """int64: the indices that sort the array along an axis."""
     return xp.argsort(self, axis=axis, descending=descending, stable=stable)
+
+
+@_method
+def __divmod__(self, other):
+    return self // other, self % other
+
+
+@_method
+def __rdivmod__(self, other):
+    return other // self, other % self
 
 
 @_method

@@ -60,7 +60,9 @@ class Module:
 
     def __setattr__(self, name, value):
         own = self.__dict__
-        if isinstance(value, (Module, Parameter)):
+        if name == "classes" and "_task" in own:
+            own["_task"]["classes"] = self._class_names(value)
+        elif isinstance(value, (Module, Parameter)):
             if "_modules" not in own:
                 raise AttributeError(f"{type(self).__name__}: call super().__init__() before parts are assigned")
             if isinstance(value, Parameter) and value._node is None:
@@ -94,6 +96,15 @@ class Module:
         if name == "classes" and "_task" in own:  # the names of the outputs, as fit or the stored model has them
             return list(own["_task"]["classes"])
         raise _hints.missing(type(self).__name__, name, _hints.MODULE)
+
+    def _class_names(self, names):
+        """The names of the outputs, as the stored model has them."""
+        task = self.__dict__["_task"]
+        if isinstance(names, str) or not all(isinstance(n, str) for n in names):
+            raise TypeError(f"{type(self).__name__}.classes: expected a text per class, got {names!r}")
+        if len(task["classes"]) not in (0, len(names)):
+            raise ValueError(f"{type(self).__name__}.classes: expected {len(task['classes'])} names, got {len(names)}")
+        return list(names)
 
     def __delattr__(self, name):
         own = self.__dict__

@@ -12,7 +12,6 @@ from .nn import functional
 # Parameters that must have this value, by function: Freight has nothing for the others.
 FIXED: dict[str, dict[str, Any]] = {
     "embedding": {"sparse": False},
-    "interpolate": {"recompute_scale_factor": None, "antialias": False},
     "scaled_dot_product_attention": {"dropout_p": 0.0, "enable_gqa": False}, "normalize": {"out": None},
 }
 FUNCTIONS: dict[str, Callable[..., Any]] = {name: f for name, f in vars(functional).items() if name[0] != "_" and callable(f)}

@@ -435,3 +435,24 @@ def test_integers_are_rounded_to_tens_exactly():
 def test_errors_of_axes_name_the_function(call, error, message):
     with pytest.raises(error, match=message):
         call(f.ones((2, 3)))
+
+
+def test_medians_know_nan_and_several_axes():
+    np = pytest.importorskip("numpy")
+    x = np.random.default_rng(0).normal(size=(3, 4, 5))
+    x[1, 2, 3] = np.nan
+    for axis in (None, 0, -1, (0, 2), (2, 0, 1)):
+        for keepdims in (False, True):
+            np.testing.assert_array_equal(np.asarray(f.median(f.asarray(x), axis, keepdims=keepdims)), np.median(x, axis, keepdims=keepdims))
+    assert f.median(f.asarray([3, 1, 2])).item() == 2
+
+
+def test_round_takes_decimals_and_divmod_is_that_of_numpy():
+    np = pytest.importorskip("numpy")
+    x = np.asarray([1.25, -2.345, 1234.5], "f4")
+    for decimals in (0, 1, 2, -2):
+        np.testing.assert_allclose(np.asarray(f.round(f.asarray(x), decimals)), np.round(x, decimals), rtol=1e-6)
+    for found, expected in zip((divmod(f.asarray([7, -7]), 5), divmod(9, f.asarray([2, 4]))), (np.divmod([7, -7], 5), np.divmod(9, [2, 4]))):
+        assert [part.tolist() for part in found] == [part.tolist() for part in expected]
+    with pytest.raises(TypeError, match="argmax: axis: expected one axis, or None for all"):
+        f.argmax(f.asarray(x), axis=(0, 1))

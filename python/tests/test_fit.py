@@ -665,3 +665,24 @@ def test_evaluate_has_the_metric_of_fit():
     assert net.evaluate(X, y)["metric"] == 3
     net.fit(X, y, metric="accuracy", epochs=1, verbose=0)
     assert set(net.evaluate(X, y)) == {"loss", "accuracy"}
+
+
+def test_names_of_classes_are_stored(tmp_path):
+    net = made()
+    net.fit(X, Y, epochs=1, verbose=0)
+    net.classes = ["a", "b", "c"]
+    net.save(tmp_path / "net.safetensors")
+    assert fr.load(tmp_path / "net.safetensors").classes == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="classes: expected 3 names, got 2"):
+        net.classes = ["a", "b"]
+    with pytest.raises(TypeError, match="classes: expected a text per class, got 'abc'"):
+        net.classes = "abc"
+
+
+@pytest.mark.parametrize("kind", [int, bool, "f4"])
+def test_two_classes_by_one_output(kind):
+    y = (X[:, 0] > 0).astype(kind)
+    for loss, targets in (("bce", y), ("bce", y[:, None]), (nn.BCEWithLogitsLoss(), y[:, None])):
+        net = nn.Sequential(nn.Linear(10, 1))
+        net.fit(X, targets, loss=loss, epochs=5, lr=0.3, verbose=0)
+        assert ((np.asarray(net.predict(X))[:, 0] > 0) == (y > 0)).mean() > 0.9

@@ -238,6 +238,9 @@ def test_embeddings_and_layers_with_states():
     tokens = torch.tensor([[1, 2, 0], [3, 0, 0]])
     theirs = T.Embedding(5, 3, padding_idx=0)
     np.testing.assert_array_equal(fr.from_torch(theirs)(tokens.numpy()).numpy(), theirs(tokens).detach().numpy())
+    for settings in ({}, {"mode": "sum"}, {"mode": "max"}, {"padding_idx": 2}, {"padding_idx": 2, "mode": "max"}):
+        theirs = T.EmbeddingBag(5, 3, **settings)  # token 0 is no padding unless it is said to be
+        np.testing.assert_allclose(fr.from_torch(theirs)(tokens.numpy()).numpy(), theirs(tokens).detach().numpy(), rtol=1e-6)
     theirs, x = T.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True), torch.randn(2, 5, 3)
     (y, (h, c)), (ours, (h2, c2)) = theirs(x), fr.from_torch(theirs)(x.numpy())
     for a, b in ((y, ours), (h, h2), (c, c2)):
@@ -428,11 +431,11 @@ def test_tied_parameters_stay_tied():
 BAD = [
     (lambda: T.Sequential(T.ReLU(), Own()), TypeError, r"from_torch: 1 \(Own\), test_from_torch.py:\d+: \S*i0 is no function of Freight"),
     (lambda: T.Sequential(Own(lambda x: x if x.sum() > 0 else -x)), TypeError, r"from_torch: 0 \(Own\): torch.fx cannot trace its forward"),
-    (lambda: Own(lambda x: T.functional.interpolate(x, 3, antialias=True)), ValueError, "interpolate: antialias: expected mode bilinear or bicubic, got .nearest"),
+    (lambda: Own(lambda x: T.functional.embedding(x, x, sparse=True)), ValueError, "embedding: expected sparse=False, got True"),
     (lambda: Own(lambda x: x.std(nothing=1)), TypeError, "std: got an unexpected keyword argument 'nothing'"),
     (lambda: InPlace("view"), TypeError, "changes a view of mul, which is read again"),
     (lambda: T.TransformerEncoderLayer(4, 2, activation=torch.tanh), ValueError, 'expected the activation "relu" or "gelu"'),
-    (lambda: T.Sequential(T.Sequential(T.ReLU(), T.RReLU())), TypeError, r"from_torch: 0.1 \(RReLU\) is no layer of freight.nn"),
+    (lambda: T.Sequential(T.Sequential(T.ReLU(), T.FractionalMaxPool2d(2, 1))), TypeError, r"from_torch: 0.1 \(FractionalMaxPool2d\) is no layer of freight.nn"),
     (lambda: T.Embedding(3, 2, sparse=True), ValueError, "expected sparse=False, got True"),
     (lambda: T.Upsample(scale_factor=2, recompute_scale_factor=True), ValueError, "expected recompute_scale_factor=None, got True"),
     (lambda: T.Upsample(scale_factor=(2.0, 3.0)), TypeError, "Upsample, factor: expected a number"),

@@ -22,6 +22,9 @@ SHOWN = [RNG.random(shape) < 0.6 for shape in ((6, 6), (3, 1, 1, 6), (3, 1, 6, 6
 for shown in SHOWN:
     shown[..., -1, :] = shown.ndim == 4 and shown.shape[0] == 1
 
+GRID = RNG.uniform(-1.6, 1.6, size=(3, 5, 7, 2)).astype("f4")
+VOLUME, VOLUME_GRID = RNG.normal(size=(2, 3, 4, 5, 6)).astype("f4"), RNG.uniform(-1.6, 1.6, size=(2, 3, 6, 4, 3)).astype("f4")
+TOKENS, BAGS = RNG.integers(0, 5, (4, 7)), RNG.integers(0, 5, 12)
 
 # A name, and a function of torch.nn or freight.nn and of arrays, of which the first has a gradient.
 CASES = [
@@ -40,6 +43,23 @@ CASES = [
         {"scale_factor": 1.7, "mode": "bilinear", "recompute_scale_factor": True})],
     *[(f"interpolate_trilinear_{'_'.join(map(str, kw.values()))}", lambda nn, x, kw=kw: nn.functional.interpolate(x, mode="trilinear", **kw), X.reshape(3, 2, 4, 6, 4))
       for kw in ({"scale_factor": (1.7, 0.6, 2.3)}, {"size": (7, 3, 1), "align_corners": True})],
+    *[(f"grid_sample_{mode}_{padding}_{corners}_{'of_grid' if swapped else 'of_input'}",
+       lambda nn, a, b, m=mode, p=padding, c=corners, s=swapped: nn.functional.grid_sample(*((b, a) if s else (a, b)), m, p, c), *((GRID, X) if swapped else (X, GRID)))
+      for mode in ("bilinear", "nearest", "bicubic") for padding in ("zeros", "border", "reflection") for corners in (False, True)
+      for swapped in (False, True) if mode != "nearest" or not swapped],
+    *[(f"grid_sample_3d_{mode}", lambda nn, x, g, m=mode: nn.functional.grid_sample(x, g, m, "reflection", False), VOLUME, VOLUME_GRID)
+      for mode in ("bilinear", "nearest")],
+    *[(f"affine_grid_{len(size)}_{corners}", lambda nn, t, size=size, c=corners: nn.functional.affine_grid(t, size, c), V.reshape(-1)[:count].reshape(shape))
+      for size, shape, count in (((2, 3, 5, 4), (2, 2, 3), 12), ((2, 3, 5, 4, 6), (2, 3, 4), 24)) for corners in (False, True)],
+    ("fold", lambda nn, x: nn.functional.fold(x, (5, 7), (3, 2), 1, 1, 2), RNG.normal(size=(2, 18, 12)).astype("f4")),
+    ("Fold", lambda nn, x: nn.Fold((5, 7), 2, dilation=2, stride=(1, 2))(x), RNG.normal(size=(2, 12, 9)).astype("f4")),
+    *[(f"embedding_bag_{mode}_{padding}_{form}", lambda nn, w, *given, m=mode, p=padding: nn.functional.embedding_bag(*given[:1], w, *given[1:], mode=m, padding_idx=p), V, *given)
+      for mode in ("mean", "sum", "max") for padding in (None, 2, -1) for form, *given in (("samples", TOKENS), ("offsets", BAGS, np.asarray([0, 3, 3, 9])))],
+    ("embedding_bag_weighted", lambda nn, w, i, s: nn.functional.embedding_bag(i, w, mode="sum", per_sample_weights=s), V, TOKENS, (TOKENS / 3).astype("f4")),
+    *[(f"pdist_{p}", lambda nn, x, p=p: nn.functional.pdist(x, p), V) for p in (1.0, 2.0, 3.0)],
+    ("rrelu", lambda nn, x: nn.RReLU().eval()(x), X),
+    ("triplet_by_distance", lambda nn, a, b, c: nn.TripletMarginWithDistanceLoss(swap=True)(a, b, c), V, W, P),
+    ("cosine_similarity_broadcast", lambda nn, x, y: nn.functional.cosine_similarity(x, y, dim=-1), V, W[0]),
     ("rms_norm", lambda nn, x, w: nn.functional.rms_norm(x, (6,), w), V, PERCLASS),
     ("prelu", lambda nn, x, w: nn.functional.prelu(x, w), X, np.linspace(0.1, 0.8, 8, dtype="f4")),
     *[(name, lambda nn, x, name=name: getattr(nn.functional, name)(x), V) for name in (
@@ -186,10 +206,15 @@ def test_errors_name_the_function_and_the_setting():
             (lambda: F.avg_pool2d(x, 2, divisor_override=0), "avg_pool2d: divisor_override: expected a number other than 0"),
             (lambda: F.unfold(x[0, 0], 2), "unfold: expected .N, C, H, W. or .C, H, W., got shape .3, 3."),
             (lambda: F.adaptive_max_pool2d(x[0, 0], 1, return_indices=True), "adaptive_max_pool2d: expected .* with 2 axes behind the channels"),
-            (lambda: F.one_hot(fr.asarray([1]), -1), "one_hot: expected num_classes of at least 1, got -1"),
+            (lambda: F.one_hot(fr.asarray([1]), 0), "one_hot: expected num_classes of at least 1, got 0"),
+            (lambda: fr.jit(F.one_hot)(fr.asarray([1])), "one_hot: expected num_classes of at least 1, got -1"),
             (lambda: F.batch_norm(x, None, None), "batch_norm: expected running_mean and running_var with training=False, got None"),
             (lambda: F.batch_norm(x[0, 0, 0], None, None, training=True), "batch_norm: expected .N, C, ...., got shape .3,."),
             (lambda: F.instance_norm(x, use_input_stats=False), "instance_norm: expected running_mean and running_var with use_input_stats=False, got None"),
+            (lambda: F.grid_sample(x, fr.ones((1, 2, 2, 3))), r"grid_sample: expected input \(N, C, H, W\) and grid"),
+            (lambda: F.fold(fr.ones((1, 8, 5)), 3, 2), r"fold: expected \(N, C 4, 4\), got shape \(1, 8, 5\)"),
+            (lambda: F.alpha_dropout(x, 1.0), "alpha_dropout: p: expected a probability"),
+            (lambda: F.embedding_bag(fr.asarray([1]), x[0, 0]), r"embedding_bag: expected tokens \(N, T\) alone, or \(T,\) with offsets"),
             (lambda: F.interpolate(x, scale_factor=2, antialias=True), "interpolate: antialias: expected mode bilinear or bicubic, got 'nearest'"),
             (lambda: F.interpolate(x, 2, mode="trilinear"), "interpolate: mode 'trilinear': expected \\(N, C, ...\\) with 3 spatial axes"),
             (lambda: F.pad(x, (1,)), "pad: expected a pair of widths for each of at most 4 axes"),
@@ -237,3 +262,22 @@ def test_from_torch_knows_them():
     theirs = torch.nn.Sequential(torch.nn.ReflectionPad2d(1), torch.nn.Conv2d(8, 16, 3), torch.nn.PixelShuffle(2), torch.nn.LocalResponseNorm(2),
                                  torch.nn.ConstantPad2d((1, 0, 0, 2), 3.0), torch.nn.Dropout2d(0.3), torch.nn.UpsamplingNearest2d(scale_factor=2)).eval()
     np.testing.assert_allclose(np.asarray(fr.from_torch(theirs)(fr.asarray(X))), theirs(torch.tensor(X)).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_draws_have_their_distribution():
+    fr.random.seed(0)
+    chosen = np.asarray(F.gumbel_softmax(fr.asarray(np.tile(np.log([0.2, 0.3, 0.5]), (20000, 1)).astype("f4")), hard=True))
+    np.testing.assert_allclose(chosen.mean(0), [0.2, 0.3, 0.5], atol=0.02)
+    assert set(np.round(chosen.ravel(), 5)) == {0, 1}
+    slope = fr.grad(lambda x: fr.sum(F.gumbel_softmax(x, hard=True) * fr.asarray([1.0, 2, 3])))(fr.zeros((4, 3)))
+    assert np.asarray(slope).any(1).all()
+    for dropped in (F.alpha_dropout(fr.random.normal((100000,)), 0.3), nn.FeatureAlphaDropout(0.3)(fr.random.normal((1000, 10, 10)))):
+        assert abs(float(dropped.mean())) < 0.03 and abs(float(dropped.std()) - 1) < 0.03
+    x = fr.random.normal((10, 3))
+    assert nn.AlphaDropout(0.5).eval()(x).tolist() == x.tolist()
+    slopes = np.asarray(nn.RReLU(0.1, 0.4)(-fr.ones(10000)))
+    assert -0.4 <= slopes.min() < -0.39 and -0.11 < slopes.max() <= -0.1
+
+
+def test_one_hot_has_as_many_classes_as_the_largest_names():
+    assert F.one_hot(fr.asarray([[0, 2]])).tolist() == [[[1, 0, 0], [0, 0, 1]]]

@@ -83,3 +83,30 @@ def test_what_it_has_itself_is_refused_beside_it():
 
     net.fit(X, Y, optimizer=optim.Adam(net), callbacks=[callbacks.LearningRate(optim.linear(0.1, 10)), Rates()], batch_size=32, verbose=0)
     assert rates == pytest.approx([optim.linear(0.1, 10)(i) for i in range(10)])
+
+
+class Split(nn.Module):
+    """Frozen convolutions, whose results fit keeps, and a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.features, self.head = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Flatten()), nn.Linear(256, 3)
+
+    def forward(self, x):
+        return self.head(self.features(x))
+
+
+@pytest.mark.parametrize("cache", ["memory", "off"])
+def test_an_optimizer_may_have_frozen_parameters(cache):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(96, 1, 8, 8)).astype("f4"), rng.integers(0, 3, 96)
+    found = []
+    for parameters in (lambda net: net, lambda net: net.head):
+        fr.random.seed(0)
+        net = Split()
+        net.features.requires_grad_(False)
+        before = net.features[0].weight.tolist()
+        history = net.fit(x, y, optimizer=optim.Adam(parameters(net), lr=1e-2), epochs=2, verbose=0, feature_cache=cache)
+        assert net.features[0].weight.tolist() == before
+        found.append(history.history["loss"])
+    assert found[0] == found[1]

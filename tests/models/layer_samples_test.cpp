@@ -69,6 +69,8 @@ const std::vector<LayerRow>& layer_rows() {
       {R"({"type":"Flatten"})", f32({0, 3, 4, 2})},
       {R"({"type":"Embedding","rows":7,"width":4})", tokens({3, 5}, 7)},
       {R"({"type":"EmbeddingBag","rows":7,"width":4})", tokens({3, 5}, 7)},
+      {R"({"type":"EmbeddingBag","rows":7,"width":4,"mode":"sum"})", tokens({3, 5}, 7)},
+      {R"({"type":"EmbeddingBag","rows":7,"width":4,"mode":"max","padding_idx":-1})", tokens({3, 5}, 7)},
       {R"({"type":"BatchNorm1d"})", f32({7, 3})},
       {R"({"type":"BatchNorm1d","momentum":0.5,"eps":0.01})", f32({2, 3, 5})},
       {R"({"type":"BatchNorm2d"})", f32({2, 3, 4, 2})},

@@ -34,7 +34,7 @@ TEST_F(TextLayers, ThePaddingRowBeginsAsZeroAndStaysSo) {
   EXPECT_NE(Values(gradient.begin() + 3, gradient.begin() + 6), Values(3, 0));
 }
 
-TEST_F(TextLayers, EmbeddingBagIsTheMeanOverWhatIsNoPadding) {
+TEST_F(TextLayers, EmbeddingBagLeavesPaddingOut) {
   EmbeddingBag bag(4, 2);
   bag.weight.set(Array::of<float>({9, 9, 1, 2, 3, 6, -5, 0}, {4, 2}));  // a padding row that is not zero must not show
   const Tensor x = Tensor::of<int32_t>({1, 2, 0, 0, 3, 3, 3, 1, 0, 0, 0, 0}, {3, 4});
@@ -44,6 +44,10 @@ TEST_F(TextLayers, EmbeddingBagIsTheMeanOverWhatIsNoPadding) {
   EmbeddingBag all(4, 2, {.padding_idx = -1});
   all.weight.set(bag.weight.array());
   EXPECT_EQ(all(Tensor::of<int32_t>({1, 0}, {1, 2})).to_vector<double>(), (Values{5, 5.5}));
+  EmbeddingBag sums(4, 2, {.mode = BagMode::sum}), largest(4, 2, {.mode = BagMode::max});
+  for (EmbeddingBag* other : {&sums, &largest}) other->weight.set(bag.weight.array());
+  EXPECT_EQ(sums(x).to_vector<double>(), (Values{4, 8, -14, 2, 0, 0}));
+  EXPECT_EQ(largest(x).to_vector<double>(), (Values{3, 6, 1, 2, 0, 0}));
   EXPECT_THROW(EmbeddingBag(0, 2), Error);
   EXPECT_THROW(EmbeddingBag(4, 2, {.padding_idx = 4}), Error);
   EXPECT_THROW(bag(ones({2, 2})), Error);

@@ -7,15 +7,15 @@ from . import functional
 __all__ = [
     "ZeroPad1d", "ZeroPad2d", "ZeroPad3d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "ReflectionPad1d",
     "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d",
-    "CircularPad1d", "CircularPad2d", "CircularPad3d", "FunctionLayer", "Dropout1d", "Dropout2d", "Dropout3d",
-    "PixelShuffle", "PixelUnshuffle", "ChannelShuffle", "Unfold", "LocalResponseNorm", "Softmax2d",
+    "CircularPad1d", "CircularPad2d", "CircularPad3d", "FunctionLayer", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout",
+    "PixelShuffle", "PixelUnshuffle", "ChannelShuffle", "Unfold", "Fold", "RReLU", "LocalResponseNorm", "Softmax2d",
     "UpsamplingNearest2d", "UpsamplingBilinear2d", "BatchNorm3d", "MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d",
     "AdaptiveMaxPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "MaxUnpool1d",
     "MaxUnpool2d", "MaxUnpool3d", "LPPool1d", "LPPool2d", "LPPool3d",
     "CosineSimilarity", "PairwiseDistance", "Loss", "CrossEntropyLoss", "NLLLoss", "MSELoss",
     "L1Loss", "SmoothL1Loss", "HuberLoss", "KLDivLoss", "BCELoss", "BCEWithLogitsLoss", "PoissonNLLLoss",
     "GaussianNLLLoss", "SoftMarginLoss", "HingeEmbeddingLoss", "MarginRankingLoss", "CosineEmbeddingLoss",
-    "TripletMarginLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "MultiLabelMarginLoss", "CTCLoss"]
+    "TripletMarginLoss", "TripletMarginWithDistanceLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "MultiLabelMarginLoss", "CTCLoss"]
 
 
 class FunctionLayer(Module):
@@ -111,6 +111,24 @@ class Dropout3d(FunctionLayer):
         self._make(locals())
 
 
+class AlphaDropout(FunctionLayer):
+    """Dropout that keeps the mean 0 and variance 1 of SELU networks. Klambauer et al. 2017."""
+
+    _function, _by_mode = "alpha_dropout", True
+
+    def __init__(self, p=0.5):
+        self._make(locals())
+
+
+class FeatureAlphaDropout(FunctionLayer):
+    """AlphaDropout of whole channels of (N, C, ...)."""
+
+    _function, _by_mode = "feature_alpha_dropout", True
+
+    def __init__(self, p=0.5):
+        self._make(locals())
+
+
 # Images.
 
 class PixelShuffle(FunctionLayer):
@@ -146,6 +164,24 @@ class Unfold(FunctionLayer):
     _function = "unfold"
 
     def __init__(self, kernel_size, dilation=1, padding=0, stride=1):
+        self._make(locals())
+
+
+class Fold(FunctionLayer):
+    """The sums of windows, (N, C kh kw, L), where they lie in (N, C, H, W)."""
+
+    _function = "fold"
+
+    def __init__(self, output_size, kernel_size, dilation=1, padding=0, stride=1):
+        self._make(locals())
+
+
+class RReLU(FunctionLayer):
+    """x above 0, else a x: a is drawn between lower and upper in training, and their mean otherwise."""
+
+    _function, _by_mode = "rrelu", True
+
+    def __init__(self, lower=1.0 / 8, upper=1.0 / 3):
         self._make(locals())
 
 
@@ -482,6 +518,15 @@ class TripletMarginLoss(Loss):
     _function = "triplet_margin_loss"
 
     def __init__(self, margin=1.0, p=2.0, eps=1e-6, swap=False, *, reduction="mean"):
+        self._make(locals())
+
+
+class TripletMarginWithDistanceLoss(Loss):
+    """TripletMarginLoss by a distance of one's own."""
+
+    _function = "triplet_margin_with_distance_loss"
+
+    def __init__(self, *, distance_function=None, margin=1.0, swap=False, reduction="mean"):
         self._make(locals())
 
 

@@ -160,8 +160,10 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     return _functions.embedding(input, weight, padded, max_norm, norm_type, scale_grad_by_freq)
 
 
-def one_hot(tensor, num_classes):
-    """Integers, as PyTorch's. The number of classes is part of the shape: it must be given."""
+def one_hot(tensor, num_classes=-1):
+    """Integers, as PyTorch's: -1 stands for the largest element and 1. In jit the number of classes must be given."""
+    if num_classes == -1 and getattr(tensor, "_on_host", False) and tensor.size:
+        num_classes = int(_xp.max(tensor)) + 1
     if num_classes < 1:
         raise ValueError(f"one_hot: expected num_classes of at least 1, got {num_classes}")
     return _functions.one_hot(tensor, num_classes, _core.int64)
@@ -493,11 +495,14 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
 
 from ._volumes import _adaptive_maxima, adaptive_avg_pool3d, adaptive_max_pool3d, avg_pool3d, conv3d, conv_transpose3d  # noqa: E402,F401
 from ._volumes import lp_pool1d, lp_pool2d, lp_pool3d, max_pool3d, max_unpool1d, max_unpool2d, max_unpool3d  # noqa: E402,F401
+from ._sampling import (  # noqa: E402,F401
+    affine_grid, alpha_dropout, embedding_bag, feature_alpha_dropout, fold, grid_sample, gumbel_softmax, pdist, rrelu, triplet_margin_with_distance_loss)
 
 
 # Distances.
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    x1, x2 = _xp.broadcast_arrays(x1, x2)
     norms = [_xp.sqrt(_xp.maximum(_xp.sum(x * x, axis=dim), eps * eps)) for x in (x1, x2)]
     return _xp.sum(x1 * x2, axis=dim) / (norms[0] * norms[1])
 

@@ -1,6 +1,8 @@
 // See text_layers.h.
 #include "freight/nn/text_layers.h"
 
+#include <limits>
+
 #include "freight/base/usage.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/index.h"
@@ -22,11 +24,19 @@ Tensor EmbeddingBag::forward(const Tensor& x) {
     trace::fail_here("EmbeddingBag", "expected tokens (N, T), got ", x.type());
   }
   const Tensor given = embedding(x, weight, {.padding_idx = fields_.padding_idx});  // (N, T, W)
-  if (fields_.padding_idx < 0) return mean(given, 1);
-  const Tensor rows = cast(given, wide(given.dtype()));                       // 16 bits cannot count far
-  const Tensor kept = cast(not_equal(x, fields_.padding_idx), rows.dtype());  // (N, T)
-  const Tensor count = maximum(sum(kept, 1, Keep::yes), 1.0);                 // (N, 1)
-  return cast(sum(rows * unsqueeze(kept, 2), 1) / count, given.dtype());
+  const BagMode mode = fields_.mode;
+  if (fields_.padding_idx < 0)
+    return mode == BagMode::mean ? mean(given, 1) : mode == BagMode::sum ? sum(given, 1) : max(given, 1);
+  const Tensor rows = cast(given, wide(given.dtype()));  // 16 bits cannot count far
+  const Tensor is_token = not_equal(x, fields_.padding_idx);
+  const Tensor kept = cast(is_token, rows.dtype());  // (N, T)
+  const Tensor count = sum(kept, 1, Keep::yes);      // (N, 1)
+  if (mode == BagMode::max) {
+    const Tensor largest = max(where(unsqueeze(is_token, 2), rows, -std::numeric_limits<float>::infinity()), 1);
+    return cast(where(count > 0.0, largest, 0.0), given.dtype());
+  }
+  const Tensor total = sum(rows * unsqueeze(kept, 2), 1);
+  return cast(mode == BagMode::sum ? total : total / maximum(count, 1.0), given.dtype());
 }
 
 Transpose::Transpose(const Fields& fields) : fields_(checked<Transpose>(fields)) {}
@@ -40,11 +50,12 @@ Tensor MaxOverTime::forward(const Tensor& x) {
 LayerList text_layers() {
   return {
       declared(
-          Layer<EmbeddingBag>("EmbeddingBag", "tokens (N, T) to the mean of their rows of the weight, (N, width)")
+          Layer<EmbeddingBag>("EmbeddingBag", "tokens (N, T) to the mean of their rows, (N, width)")
               .required("rows", &EmbeddingBagFields::rows, "vocabulary size")
               .required("width", &EmbeddingBagFields::width, "numbers per token")
-              .field("padding_idx", &EmbeddingBagFields::padding_idx,
-                     "the padding token, excluded from the mean; -1: none", {.least = -1})
+              .field("padding_idx", &EmbeddingBagFields::padding_idx, "the padding token, skipped; -1: none",
+                     {.least = -1})
+              .choice("mode", &EmbeddingBagFields::mode, {"mean", "sum", "max"}, "the mean, sum or maximum of the rows")
               .choice("init", &EmbeddingBagFields::init, weight_init_names(), "`standard`: normal; others see below")
               .weight([](const EmbeddingBagFields& f) {
                 return static_cast<double>(f.rows) * static_cast<double>(f.width);

@@ -6,15 +6,18 @@
 
 namespace freight::nn {
 
+// The function of its rows that EmbeddingBag computes.
+enum class BagMode { mean, sum, max };
 struct EmbeddingBagOptions {
-  int64_t padding_idx = 0;                 // the token that is left out of the mean; -1: none
+  int64_t padding_idx = 0;                 // the token that is skipped; -1: none
+  BagMode mode = BagMode::mean;            // of the rows
   WeightInit init = WeightInit::standard;  // normal with deviation 1
 };
 struct EmbeddingBagFields : EmbeddingBagOptions {
   int64_t rows = 0, width = 0;  // tokens; W
 };
-// Tokens (N, T) -> (N, W): the mean of the rows of `weight` (rows, W) over the tokens that are not padding, 0 where all
-// are. PyTorch's EmbeddingBag with mode "mean".
+// Tokens (N, T) -> (N, W): the mean, sum or maximum of the rows of `weight` (rows, W) over the tokens that are not
+// padding, 0 where all are. PyTorch's EmbeddingBag.
 class EmbeddingBag : public Module {
  public:
   using Fields = EmbeddingBagFields;

@@ -275,20 +275,24 @@ void Optimizer::follow_parameters() const {
   }
 }
 
-void Optimizer::step(const In& loss) {
-  const Frame frame(loss.where);
+std::vector<Tensor> Optimizer::gradients(const GradientFunction& of) const {
   const std::vector<bool> frozen = frozen_now();
   std::vector<Variable> trained;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (!frozen[i]) trained.push_back(parameters_[i]);
   }
   if (trained.empty()) trace::fail_here("optimizer", "all ", parameters_.size(), " parameters are frozen");
-  const std::vector<Tensor> found = grad(loss, trained);
-  std::vector<Tensor> gradients(parameters_.size());
+  const std::vector<Tensor> found = of(trained);
+  std::vector<Tensor> all;
   for (size_t i = 0, next = 0; i < parameters_.size(); ++i) {
-    if (!frozen[i]) gradients[i] = found[next++];
+    all.push_back(frozen[i] ? zeros(parameters_[i].shape(), parameters_[i].type().dtype) : found[next++]);
   }
-  apply(gradients);
+  return all;
+}
+
+void Optimizer::step(const In& loss) {
+  const Frame frame(loss.where);
+  apply(gradients([&](const std::vector<Variable>& trained) { return grad(loss, trained); }));
 }
 
 Optimizer::Rule Optimizer::rule_of(size_t index) const {

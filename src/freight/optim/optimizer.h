@@ -2,6 +2,7 @@
 // between steps; moments and the step count are states that are updated in place. Formulas: ir/composites.cpp. Groups
 // of parameters with settings of their own: groups.h.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,10 @@ class Optimizer {
   // Gradients of the scalar loss, clipped where asked, and the update of every parameter that is not frozen by now
   // (Variable::set_trainable, set_frozen). Throws Error(usage) naming a parameter that the loss does not depend on.
   void step(const In& loss);
+  // Gradients of parameters, such as grad() of a loss.
+  using GradientFunction = std::function<std::vector<Tensor>(const std::vector<Variable>&)>;
+  // Gradients by `of`, one per parameter: zeros for those that are frozen by now. Throws Error(usage) where all are.
+  std::vector<Tensor> gradients(const GradientFunction& of) const;
   // The same with gradients that the caller made, one per parameter; those of frozen ones are not looked at.
   void apply(const std::vector<Tensor>& gradients);
 

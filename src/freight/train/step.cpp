@@ -106,7 +106,9 @@ Tensor right_of(const models::Model& model, const Tensor& outputs, const Tensor&
 }
 
 std::vector<Tensor> gradients_of(const Tensor& loss, const optim::Optimizer& optimizer, const optim::LossScale* scale) {
-  return scale ? scale->gradients(loss, optimizer.parameters()) : grad(loss, optimizer.parameters());
+  return optimizer.gradients([&](const std::vector<Variable>& trained) {
+    return scale ? scale->gradients(loss, trained) : grad(loss, trained);
+  });
 }
 
 void update(optim::Optimizer& optimizer, optim::EMA* ema, const optim::LossScale* scale, const Tensor& loss,
