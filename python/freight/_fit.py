@@ -405,6 +405,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     sink = _Sink(model, [] if rank else callbacks, 0 if rank else verbose, figure, os.fspath(output_dir) if resume else None)
     before = model.__dict__.get("_task")
     model.__dict__["_task"] = {k: request[k] for k in ("input", "dtype", "loss", "classes", "mean", "std")}
+    if before and "images" in before:
+        model.__dict__["_task"]["images"] = before["images"]
     if callable(loss):
         model.__dict__["_task"]["loss_function"] = loss
     if callable(metric) or "metric" in settings:
@@ -427,7 +429,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
                     _need_tokens(model, request)
             raise
         if path:  # the data says what the model is for
-            model.__dict__["_task"] |= {k: result[k] for k in ("classes", "mean", "std")}
+            model.__dict__["_task"] |= {k: result[k] for k in ("classes", "mean", "std", "images")}
         sink.end(result)
     return sink.history
 

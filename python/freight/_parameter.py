@@ -174,10 +174,10 @@ _given: dict = {}  # by the id of an array that an attribute of a module gave: a
 
 def given(variable):
     """The value of a variable as an attribute of a module: within jit and grad the elements that are trained, else a copy, of
-    which `tied` knows where it is from."""
+    which `tied` knows where it is from, and which refuses writes."""
     if recording():
         return variable.value()
-    x = variable.elements()
+    x = variable.copy_of_elements()
     key = id(x)
     _given[key] = weakref.ref(x, lambda _: _given.pop(key, None)), variable
     return x

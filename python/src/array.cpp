@@ -376,6 +376,7 @@ nb::object in_place(const Elementwise& f, nb::handle left, nb::handle right) {
     a.array->tensor = y;
     return nb::borrow(left);
   }
+  a.array->need_own();
   const View& x = a.array->view;
   if (!x.block->writable) raise<ValueError>("output array is read-only");
   View made;
@@ -481,6 +482,12 @@ nb::object get_item(nb::handle self, nb::handle key) {
   return wrap(gather(select(x.view, items_of(key))));
 }
 
+void PyArray::need_own() const {
+  if (of_parameter)
+    raise<ValueError>("a module's parameter is read as a copy, which this would change in its place: write to ",
+                      "w = freight.asarray(net.weight, copy=True), and assign it, net.weight = w");
+}
+
 void set_item(nb::handle self, nb::handle key, nb::handle value) {
   PyArray& x = *nb::inst_ptr<PyArray>(self);
   if (!x.on_host()) {
@@ -489,6 +496,7 @@ void set_item(nb::handle self, nb::handle key, nb::handle value) {
     x.tensor = nb::inst_ptr<PyArray>(y)->tensor;
     return;
   }
+  x.need_own();
   PyArray* v = array_or_null(value);
   View from;
   nb::object keep;

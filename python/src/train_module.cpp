@@ -284,6 +284,12 @@ void bind_modules(nb::module_& m) {
       .def_prop_ro("identity", [](const PyVariable& v) { return reinterpret_cast<uintptr_t>(v.variable.impl().get()); })
       .def("value", [](const PyVariable& v) { return wrap(v.variable.value()); })
       .def("elements", [](const PyVariable& v) { return elements(v.variable); })
+      .def("copy_of_elements",
+           [](const PyVariable& v) {
+             nb::object x = nb::cast(elements(v.variable));
+             nb::inst_ptr<PyArray>(x)->of_parameter = true;
+             return x;
+           })
       .def("set", [](const PyVariable& v, nb::handle x) { v.variable.set(to_array(host(array_of(x, "set")))); })
       .def("assign", [](const PyVariable& v, nb::handle x) { v.variable.assign(tensor_of(array_of(x, "assign"))); })
       .def("tie", [](const PyVariable& v, const PyVariable& other) {

@@ -413,6 +413,25 @@ void tell_others(const std::exception_ptr& failure) {
   }
 }
 
+// How images become samples, for a model that is stored later.
+nb::dict images_of(const store::Preprocessing& p) {
+  nb::dict d;
+  d["resize"] = p.resize;
+  d["orientation"] = static_cast<int>(p.orientation);
+  d["layout"] = static_cast<int>(p.arrays.layout);
+  d["values"] = static_cast<int>(p.arrays.values);
+  d["range"] = nb::make_tuple(p.arrays.range.low, p.arrays.range.high);
+  return d;
+}
+void take_images(const nb::dict& d, store::Preprocessing& p) {
+  p.resize = nb::cast<int64_t>(d["resize"]);
+  p.orientation = static_cast<io::Orientation>(nb::cast<int>(d["orientation"]));
+  p.arrays.layout = static_cast<decltype(p.arrays.layout)>(nb::cast<int>(d["layout"]));
+  p.arrays.values = static_cast<decltype(p.arrays.values)>(nb::cast<int>(d["values"]));
+  p.arrays.range.low = nb::cast<decltype(p.arrays.range.low)>(d["range"][0]);
+  p.arrays.range.high = nb::cast<decltype(p.arrays.range.high)>(d["range"][1]);
+}
+
 // Trains; `request` has what model_of and dataset_of read, "settings" and "feeds" (whether arrays are handed over as
 // they are).
 nb::dict fit(const PyNode& node, const nb::dict& request, nb::handle sink) {
@@ -461,6 +480,7 @@ nb::dict fit(const PyNode& node, const nb::dict& request, nb::handle sink) {
   d["model_path"] = result.model_path;
   d["mean"] = prepared.mean;
   d["std"] = prepared.std;
+  d["images"] = images_of(prepared);
   d["classes"] = classes;
   return d;
 }
@@ -535,10 +555,12 @@ nb::tuple save(const PyNode& node, const std::string& path, const nb::dict& requ
     store::save_weights(*node.module, path, metadata);
     return nb::make_tuple(fault, "");
   }
+  store::Preprocessing preprocessing{.input = model.input.shape,
+                                     .mean = list_in<float>(request, "mean"),
+                                     .std = list_in<float>(request, "std")};
+  if (const auto images = given(request, "images")) take_images(nb::cast<nb::dict>(*images), preprocessing);
   io::SafeTensors file = store::to_file({.model = model,
-                                         .preprocessing = {.input = model.input.shape,
-                                                           .mean = list_in<float>(request, "mean"),
-                                                           .std = list_in<float>(request, "std")},
+                                         .preprocessing = preprocessing,
                                          .classes = list_in<std::string>(request, "classes"),
                                          .provenance = {}});
   file.metadata.merge(metadata);
@@ -556,6 +578,7 @@ nb::tuple described(const store::Bundle& b) {
   d["classes"] = b.classes;
   d["mean"] = b.preprocessing.mean;
   d["std"] = b.preprocessing.std;
+  d["images"] = images_of(b.preprocessing);
   return nb::make_tuple(PyNode{b.model.net}, d);
 }
 

@@ -207,3 +207,22 @@ def test_a_fit_that_is_refused_leaves_what_the_model_is_for():
     with pytest.raises(ValueError, match="shapes differ"):
         net.fit(X, X[:, :1], loss=nn.BCEWithLogitsLoss(), verbose=0)
     assert net.evaluate(X, Y)["accuracy"] >= 0
+
+
+def test_losses_and_metrics_of_ones_own_over_tokens_are_means_in_evaluations():
+    ids = np.random.default_rng(0).integers(0, 20, (64, 9))
+    x, y = ids[:, :-1], np.where(np.arange(8) < 6, ids[:, 1:], -100)
+    net = nn.Sequential(nn.Embedding(20, 8), nn.Linear(8, 20))
+
+    def loss(outputs, targets):
+        return nn.functional.cross_entropy(fr.reshape(outputs, (-1, 20)), fr.reshape(targets, (-1,)))
+
+    def metric(outputs, targets):
+        return fr.mean(fr.astype(fr.argmax(outputs, axis=-1) == targets, fr.float32))
+
+    history = net.fit(x, y, validation_data=(x, y), loss=loss, metric=metric, lr=1e-9, epochs=1, verbose=0).history
+    found = net.evaluate(x, y)
+    by_hand = fr.asarray(net.predict(x))
+    assert float(loss(by_hand, fr.asarray(y))) == pytest.approx(found["loss"], rel=1e-5)
+    assert history["val_loss"] == pytest.approx(history["loss"], rel=1e-5) == [found["loss"]]
+    assert float(metric(by_hand, fr.asarray(y))) == pytest.approx(found["metric"], abs=1e-6) == history["val_metric"][0]

@@ -132,3 +132,15 @@ def test_draws_follow_the_probabilities_that_are_given():
     assert fr.random.choice(fr.asarray([[1.0], [2.0]]), p=[0.0, 1.0]).tolist() == [2.0]
     with pytest.raises(ValueError, match=r"choice: p: expected a probability for each of 4, got shape \(2,\)"):
         fr.random.choice(4, p=[0.5, 0.5])
+
+
+def test_writes_to_the_copy_of_a_parameter_are_errors():
+    layer = nn.Linear(2, 3)
+    weight = layer.weight
+    for write in (lambda: weight.__setitem__(0, 9.0), lambda: layer.bias.fill(0), lambda: weight.__iadd__(1)):
+        with pytest.raises(ValueError, match="a module's parameter is read as a copy, .* net.weight = w"):
+            write()
+    changed = fr.asarray(weight, copy=True)
+    changed[0] = 9.0
+    layer.weight = changed
+    assert layer.weight[0].tolist() == [9, 9]

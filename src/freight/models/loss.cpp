@@ -94,7 +94,8 @@ Tensor weights_of(const Array& by_class, const Tensor& y) {
   return is_floating(y.dtype()) ? sum(y * reshape(weights, {1, weights.dim(0)}), 1) : gather(weights, y);
 }
 
-// Mean or sum over the samples of what a program's own function gives.
+// What a program's own function gives: its mean over the samples, or as a sum that mean times the targets that count
+// (data/feed.h): the samples, or the tokens that are not ignored.
 Tensor over_samples(const char* what, const Objective::Function& function, const Tensor& outputs, const Tensor& y,
                     Reduction reduction) {
   const Tensor given = function(outputs, y);
@@ -110,8 +111,10 @@ Tensor over_samples(const char* what, const Objective::Function& function, const
               "], or their mean, f32[], got ", given.type());
   }
   const Tensor numbers = cast(given, DType::f32);
-  if (each) return reduction == Reduction::sum ? sum(numbers) : mean(numbers);
-  return reduction == Reduction::sum ? numbers * static_cast<double>(samples) : numbers;
+  const Tensor average = each ? mean(numbers) : numbers;
+  if (reduction == Reduction::mean) return average;
+  if (y.rank() == 2 && y.dtype() == DType::i32) return average * sum(cast(y >= 0, DType::f32));
+  return each ? sum(numbers) : average * static_cast<double>(samples);
 }
 
 Tensor loss_of(const Model& model, const Tensor& outputs, const Tensor& y, const LossOptions& o) {
