@@ -174,13 +174,22 @@ _given: dict = {}  # by the id of an array that an attribute of a module gave: a
 
 def given(variable):
     """The value of a variable as an attribute of a module: within jit and grad the elements that are trained, else a copy, of
-    which `tied` knows where it is from, and which refuses writes."""
+    which `tied` and `written` know where it is from."""
     if recording():
         return variable.value()
     x = variable.copy_of_elements()
     key = id(x)
     _given[key] = weakref.ref(x, lambda _: _given.pop(key, None)), variable
     return x
+
+
+def written(x, key, value):
+    """What x, which a module has given, is after x[key] = value: the parameter's elements by then, which get the value, too."""
+    parameter = origin(x)
+    y = parameter._variable.elements()
+    y[key] = value
+    parameter.value = y
+    return y
 
 
 def origin(x):

@@ -3,6 +3,7 @@ import math
 import operator
 
 from . import _array_api as xp
+from . import _parameter
 from ._core import Array
 from ._functions import _call
 
@@ -98,7 +99,9 @@ def _sliced(x, axis, key):
 
 
 def written(x, key, value):
-    """x after x[key] = value. The elements that the key names are known while the function is traced."""
+    """x after x[key] = value, which a parameter gets, too, if a module has given x."""
+    if x._on_host:
+        return _parameter.written(x, key, value)
     places = xp.reshape(xp.arange(x.size), x.shape)[key]
     value = xp.astype(value, x.dtype) if isinstance(value, Array) else xp.asarray(value, dtype=x.dtype)
     value = xp.reshape(xp.broadcast_to(value, places.shape), (-1,))

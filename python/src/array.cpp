@@ -376,7 +376,6 @@ nb::object in_place(const Elementwise& f, nb::handle left, nb::handle right) {
     a.array->tensor = y;
     return nb::borrow(left);
   }
-  a.array->need_own();
   const View& x = a.array->view;
   if (!x.block->writable) raise<ValueError>("output array is read-only");
   View made;
@@ -482,21 +481,15 @@ nb::object get_item(nb::handle self, nb::handle key) {
   return wrap(gather(select(x.view, items_of(key))));
 }
 
-void PyArray::need_own() const {
-  if (of_parameter)
-    raise<ValueError>("a module's parameter is read as a copy, which this would change in its place: write to ",
-                      "w = freight.asarray(net.weight, copy=True), and assign it, net.weight = w");
-}
-
 void set_item(nb::handle self, nb::handle key, nb::handle value) {
   PyArray& x = *nb::inst_ptr<PyArray>(self);
-  if (!x.on_host()) {
+  if (!x.on_host() || x.of_parameter) {
     need_no_views(x);
     const nb::object y = traced("written")(self, key, value);
     x.tensor = nb::inst_ptr<PyArray>(y)->tensor;
+    x.view = nb::inst_ptr<PyArray>(y)->view;
     return;
   }
-  x.need_own();
   PyArray* v = array_or_null(value);
   View from;
   nb::object keep;

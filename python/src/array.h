@@ -23,8 +23,7 @@ struct PyArray {
   // A tensor that has the elements of another array, or the other way round: the library knows no views, so it is not
   // written to.
   bool viewed = false;
-  bool of_parameter = false;  // a copy that a module has given: a write would be lost
-  void need_own() const;      // ValueError for such a copy
+  bool of_parameter = false;  // a copy that a module has given: x[...] = v changes the parameter, too
   bool on_host() const { return view.block != nullptr; }
   DType dtype() const { return on_host() ? view.dtype : tensor.dtype(); }
   Shape shape() const { return on_host() ? view.shape : Shape(tensor.shape()); }

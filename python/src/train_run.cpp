@@ -555,9 +555,8 @@ nb::tuple save(const PyNode& node, const std::string& path, const nb::dict& requ
     store::save_weights(*node.module, path, metadata);
     return nb::make_tuple(fault, "");
   }
-  store::Preprocessing preprocessing{.input = model.input.shape,
-                                     .mean = list_in<float>(request, "mean"),
-                                     .std = list_in<float>(request, "std")};
+  store::Preprocessing preprocessing{
+      .input = model.input.shape, .mean = list_in<float>(request, "mean"), .std = list_in<float>(request, "std")};
   if (const auto images = given(request, "images")) take_images(nb::cast<nb::dict>(*images), preprocessing);
   io::SafeTensors file = store::to_file({.model = model,
                                          .preprocessing = preprocessing,
