@@ -40,6 +40,13 @@ const FamilyCase kCases[] = {
       %0 = input "x" : f32[3,5]
       %1 = transpose(%0) {perm=[1,0]} : f32[5,3]
       return %1 })"},
+    {"conv_chain", "chain", R"(graph {
+      %0 = input "x" : f32[2,16,9,9]
+      %1 = input "v" : f32[16,1,3,3]
+      %2 = input "w" : f32[8,16,1,1]
+      %3 = conv(%0, %1) {stride=[1,1], pad_low=[1,1], pad_high=[1,1], dilation=[1,1], groups=16} : f32[2,16,9,9]
+      %4 = conv(%3, %2) {stride=[1,1], pad_low=[0,0], pad_high=[0,0], dilation=[1,1]} : f32[2,8,9,9]
+      return %4 })"},
     {"tile", "tile", R"(graph {
       %0 = input "x" : f32[3,5]
       %1 = exp(%0) : f32[3,5]

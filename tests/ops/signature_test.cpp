@@ -392,7 +392,7 @@ TEST(OpSignatures, ReadTheColumnAndTheFields) {
   const OpSignature s = signature(Op::matmul);
   EXPECT_EQ(s.operands, (std::vector<OpValue>{{"a"}, {"b"}, {"bias", true}, {"residual", true}}));
   EXPECT_EQ(s.results, (std::vector<OpValue>{{"y"}}));
-  ASSERT_EQ(s.attributes.size(), 5u);
+  ASSERT_EQ(s.attributes.size(), 7u);
   EXPECT_EQ(s.attributes[2].name, "bias");
   EXPECT_EQ(s.attributes[2].text, "false");
   EXPECT_EQ(signature(Op::concat).operands, (std::vector<OpValue>{{"xs", false, true}}));

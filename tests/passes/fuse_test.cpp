@@ -105,6 +105,31 @@ TEST(Fuse, BiasAndReluRideOnTheContraction) {
   EXPECT_TRUE(found);
 }
 
+TEST(Fuse, AMinimumWithANumberRidesOnTheContraction) {
+  Graph g;
+  Builder b(g);
+  const Value x = leaf(b, Op::input, "x", {DType::f32, {4, 8}}), w = leaf(b, Op::input, "w", {DType::f32, {8, 5}}),
+              other = leaf(b, Op::input, "o", {DType::f32, {4, 5}});
+  const auto product = [&](double by) { return Ex{&b, b.matmul((Ex{&b, x} * by).v, w)}; };
+  const auto least = [&](Ex y, double c) { return apply(Op::minimum, y, c); };
+  g.outputs = {least(apply(Op::relu, product(1)), 1).v,           // both
+               apply(Op::relu, least(product(2), 1)).v,           // relu comes first in an epilogue: the minimum alone
+               least(least(product(3), 1), 0.5).v,                // the first of them
+               least(product(4), INFINITY).v,                     // none
+               least(product(5), NAN).v,                          // none
+               apply(Op::minimum, product(6), Ex{&b, other}).v};  // none
+  const Graph after = fused(g);
+  verify(after);
+  EXPECT_TRUE(structurally_equal(parse(print(after)), after)) << print(after);
+  std::vector<double> bounds;
+  for (const Node& n : after.nodes) {
+    if (n.op == Op::matmul) bounds.push_back(attrs<MatmulAttrs>(n).epilogue.most);
+  }
+  EXPECT_EQ(bounds, (std::vector<double>{1, 1, 1, INFINITY, INFINITY, INFINITY})) << print(after);
+  g.outputs[4] = g.outputs[3];  // NaN equals nothing
+  expect_equal_results(g, fused(g));
+}
+
 TEST(Fuse, BiasOfALayerOverTokensRidesOnItsProduct) {
   Graph g;
   Builder b(g);

@@ -32,6 +32,11 @@ Ex number(Builder& b, double value, const Shape& shape = {4, 6}) {
 }
 Ex turned(Builder& b, Ex x) { return {&b, b.transpose(x.v, {1, 0})}; }
 
+// `to` where x compares so with `bound`, else x.
+Ex clip(Builder& b, Op comparison, Ex x, double bound, double to) {
+  return {&b, b.where(b.binary(comparison, x.v, number(b, bound).v), number(b, to).v, x.v)};
+}
+
 const Rewrite kRewrites[] = {
     // Numbers.
     {"neg_of_a_number", [](Builder& b, Ex x, Ex) { return x * -number(b, 3); }, "constant mul"},
@@ -131,6 +136,11 @@ const Rewrite kRewrites[] = {
        return Ex{&b, b.matmul(b.transpose(l, {0, 2, 1}), r)};
      },
      "reshape reshape matmul"},
+    // Clips.
+    {"clip_above", [](Builder& b, Ex x, Ex) { return clip(b, Op::ge, x, 1, 1); }, "constant minimum"},
+    {"clip_above_at_more", [](Builder& b, Ex x, Ex) { return clip(b, Op::gt, x, 1, 1); }, "constant minimum"},
+    {"clip_below", [](Builder& b, Ex x, Ex) { return clip(b, Op::le, x, 1, 1); }, "constant maximum"},
+    {"clip_below_at_less", [](Builder& b, Ex x, Ex) { return clip(b, Op::lt, x, 1, 1); }, "constant maximum"},
     // Transposes of triangles.
     {"transposed_triangle",
      [](Builder& b, Ex x, Ex y) {
@@ -162,6 +172,10 @@ const Rewrite kRewrites[] = {
      "exp concat"},
 
     // ---- What must stay ----
+    {"clip_to_another_number", [](Builder& b, Ex x, Ex) { return clip(b, Op::ge, x, 1, 2); },
+     "constant constant ge where"},
+    {"clip_at_0_may_change_a_sign", [](Builder& b, Ex x, Ex) { return clip(b, Op::le, x, 0, 0); },
+     "constant le where"},
     {"times_0_may_be_nan", [](Builder&, Ex x, Ex) { return x * 0.0; }, "constant mul"},
     {"minus_itself_may_be_nan", [](Builder&, Ex x, Ex) { return x - x; }, "sub"},
     {"0_minus", [](Builder& b, Ex x, Ex) { return number(b, 0) - x; }, "constant sub"},
@@ -254,6 +268,24 @@ TEST(Simplify, InfinitiesAndNotANumberComeOutAsTheyWent) {
   const std::vector<Array> in{special, random_array({{DType::f32, {4, 6}}, Fill::normal}, 2)};
   const std::vector<Array> want = interpret(n.g, in), got = interpret(passes::simplify(n.g), in);
   for (size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(close(got[i], want[i], 0)) << i;
+}
+
+TEST(Simplify, AClippedNotANumberStaysOne) {
+  Graph g;
+  Builder b(g);
+  const Ex x{&b, b.one(Op::input, LeafAttrs{"x", {DType::f32, {4}}}, {})};
+  g.outputs = {b.where(b.binary(Op::ge, x.v, b.constant_like(6, x.v)), b.constant_like(6, x.v), x.v),
+               b.where(b.binary(Op::lt, x.v, b.constant_like(-6, x.v)), b.constant_like(-6, x.v), x.v)};
+  const Graph after = passes::simplify(g);
+  EXPECT_EQ(count(after, Op::minimum) + count(after, Op::maximum), 2) << print(after);
+  Array in(DType::f32, {4});
+  const float kValues[] = {NAN, INFINITY, -INFINITY, 6};
+  std::copy(std::begin(kValues), std::end(kValues), in.data<float>());
+  const std::vector<Array> out = interpret(after, {in});
+  const std::vector<float> above = out[0].to_vector<float>(), below = out[1].to_vector<float>();
+  EXPECT_TRUE(std::isnan(above[0]) && std::isnan(below[0]));
+  EXPECT_EQ(std::vector<float>(above.begin() + 1, above.end()), (std::vector<float>{6, -INFINITY, 6}));
+  EXPECT_EQ(std::vector<float>(below.begin() + 1, below.end()), (std::vector<float>{INFINITY, -6, 6}));
 }
 
 TEST(Simplify, IntegersAreNotComputedAsRealNumbers) {

@@ -109,7 +109,7 @@ class Backend {
   // True where the fuse pass may form regions and epilogues for this backend.
   virtual bool fuses() const { return false; }
   // True where `epilogue` can ride on this contraction or convolution. It is asked with one part more each time (bias,
-  // residual, relu), until it is refused.
+  // residual, relu, minimum or silu), until it is refused.
   virtual bool has_epilogue(const Graph&, const Node&, const Epilogue&) const { return false; }
   // The graph behind the fuse pass with the patterns that are one step here alone (ir/fused_pattern.h) made fused
   // nodes; nodes that nobody reads may be left over.

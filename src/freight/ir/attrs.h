@@ -4,6 +4,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -107,14 +108,18 @@ struct RandomAttrs {
 };
 // What a contraction or convolution does to its result before it is stored, in this order:
 // + bias (an extra input, one number per output column / channel), + residual (an extra input of the result's type),
-// activation.
+// relu, the minimum with `most` where it is not infinite, silu.
 struct Epilogue {
   bool bias = false, residual = false, relu = false;
+  double most = std::numeric_limits<double>::infinity();
+  bool silu = false;
+  bool bounded() const { return most < std::numeric_limits<double>::infinity(); }
+  bool activates() const { return relu || bounded() || silu; }
 };
 struct MatmulAttrs {
   bool trans_a = false, trans_b = false;
   Epilogue epilogue;
-  FREIGHT_FIELDS(trans_a, trans_b, epilogue.bias, epilogue.residual, epilogue.relu)
+  FREIGHT_FIELDS(trans_a, trans_b, epilogue.bias, epilogue.residual, epilogue.relu, epilogue.most, epilogue.silu)
 };
 // lu_factor: an exact zero pivot is an error of the data, which names the matrix and the pivot.
 struct LuAttrs {
@@ -159,7 +164,8 @@ struct ConvAttrs {
   int64_t groups = 1;
   Shape shape;
   Epilogue epilogue;
-  FREIGHT_FIELDS(stride, pad_low, pad_high, dilation, groups, shape, epilogue.bias, epilogue.residual, epilogue.relu)
+  FREIGHT_FIELDS(stride, pad_low, pad_high, dilation, groups, shape, epilogue.bias, epilogue.residual, epilogue.relu,
+                 epilogue.most, epilogue.silu)
 };
 // Pooling; one number per spatial axis. `shape` is the pooled input's shape for the gradients, empty for the forward
 // ops. `dilation`, of maxima alone: from one element of a window to the next; empty: 1.
@@ -261,6 +267,7 @@ enum class FusedKind : uint8_t {
   conv_moments,           // (x, w) -> conv(x, w), mean and variance of its channels
   norm_conv_moments,      // (x, w, scale, shift) -> the same of relu(x scale + shift) in place of x
   norm_conv_grad_weight,  // (x, dy, scale, shift) -> the filter's gradient, the convolution read relu(x scale + shift)
+  conv_chain,             // (x, w, [bias], [residual], w, ...) -> convolutions one behind the other, with epilogues
 };
 // fused: a body that one step executes, and the pattern whose body it is. Body input i is node input i.
 struct FusedAttrs {

@@ -16,7 +16,8 @@ double per_input(const Node&, const Types& in, const Types&) { return static_cas
 
 namespace {
 double epilogue(const Epilogue& e, const Type& out) {
-  return static_cast<double>(out.numel()) * (int(e.bias) + int(e.residual) + int(e.relu));
+  const int one_each = int(e.bias) + int(e.residual) + int(e.relu) + int(e.bounded()) + int(e.silu);
+  return static_cast<double>(out.numel()) * (one_each + (e.silu ? kHeavy : 0));
 }
 // Multiply-adds of a convolution with result y (N, O, ...) and weight w (O, C/groups, ...).
 double conv_flops(const Shape& y, const Shape& w) {

@@ -30,6 +30,7 @@ constexpr FusedPattern kPatterns[] = {
      .product = Op::conv_grad_weight,
      .scale = 2,
      .shift = 3},
+    {.kind = Kind::conv_chain, .name = "conv_chain", .product = Op::conv},
 };
 
 const Node* first_product(const Graph& body) {
@@ -98,8 +99,38 @@ Value norm_relu(Builder& b, Value x, Value scale, Value shift) {
   return b.unary(Op::relu, b.cast((wide_x * factor + added).v, b.type(x).dtype));
 }
 
+std::shared_ptr<const Graph> chain_body(const Graph& graph, const std::vector<const Node*>& convs) {
+  auto body = std::make_shared<Graph>();
+  const auto input = [&](Value v) { return body->add(Op::input, LeafAttrs{"", graph.type(v)}, {})[0]; };
+  std::vector<std::vector<Value>> operands;
+  for (const Node* conv : convs) {
+    operands.emplace_back();
+    for (size_t i = operands.size() == 1 ? 0 : 1; i < conv->inputs.size(); ++i)
+      operands.back().push_back(input(conv->inputs[i]));
+  }
+  Value result;
+  for (size_t i = 0; i < convs.size(); ++i) {
+    if (i > 0) operands[i].insert(operands[i].begin(), result);
+    result = body->add(Op::conv, convs[i]->attrs, operands[i])[0];
+  }
+  body->outputs = {result};
+  return body;
+}
+
+std::vector<const Node*> chain_of(const Graph& body) {
+  std::vector<const Node*> convs;
+  for (const Node& n : body.nodes) {
+    if (n.op == Op::conv) convs.push_back(&n);
+  }
+  return convs;
+}
+
 bool has_pattern(const Graph& body, FusedKind kind) {
   const FusedPattern& p = pattern_of(kind);
+  if (kind == Kind::conv_chain) {
+    const std::vector<const Node*> convs = chain_of(body);
+    return convs.size() > 1 && structurally_equal(body, *chain_body(body, convs));
+  }
   const Node* product = first_product(body);
   if (!p.product) return !product;
   if (!product || product->op != *p.product || !is_plain(body, *product)) return false;

@@ -1,8 +1,8 @@
 // The patterns of fused nodes (FusedKind in attrs.h): which operand and result of a node is what, and the body of each,
 // which is its definition. Such nodes are made by backends whose library has a step for them
-// (backend/gpu/fused_patterns.cpp). The node carries the kind that was found there; type inference checks it against
-// the body. A new pattern is a row here, its part of pattern_body(), the place where it is found, and its kernels
-// (backend/gpu/pattern_kernels.h).
+// (backend/gpu/fused_patterns.cpp, backend/cpu/conv_chain.cpp). The node carries the kind that was found there; type
+// inference checks it against the body. A new pattern is a row here, its part of pattern_body(), the place where it is
+// found, and its kernels (backend/gpu/pattern_kernels.h).
 #pragma once
 #include <optional>
 #include <span>
@@ -12,7 +12,8 @@
 namespace freight {
 
 // The operands begin with the two of `product`, a matmul or convolution without an epilogue; the results begin with its
-// own, masked where there is a mask. A number below is the position of an operand or of a result of the node.
+// own, masked where there is a mask. A conv_chain's operands and results are other ones (chain_body). A number below is
+// the position of an operand or of a result of the node.
 struct FusedPattern {
   FusedKind kind = FusedKind::region;
   const char* name = "";
@@ -36,6 +37,11 @@ const Node* product_in(const Node& node);
 // The body of a pattern that has a product. `product` are the product's attributes, `operands` the types of all
 // operands of the node.
 std::shared_ptr<const Graph> pattern_body(FusedKind kind, const Attrs& product, const std::vector<Type>& operands);
+// The body of a conv_chain: convolutions of `graph`, each of which reads the result of the one before. The operands are
+// those of the first, then all but the image of each further one.
+std::shared_ptr<const Graph> chain_body(const Graph& graph, const std::vector<const Node*>& convs);
+// The convolutions in the body of a conv_chain, the first one first.
+std::vector<const Node*> chain_of(const Graph& body);
 // relu(x scale + shift) per channel, computed in f32, in x's type.
 Value norm_relu(Builder& b, Value x, Value scale, Value shift);
 // Tells whether this is the body of `kind`, node by node; every body without a product is a region's.

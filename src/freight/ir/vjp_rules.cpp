@@ -103,7 +103,7 @@ void reduce_extremum(VjpContext& c) {
 // Y = A' B' with A' = A or A^T: dA' = G B'^T, dB' = A'^T G; the transposes become flags.
 void matmul(VjpContext& c) {
   const auto& a = attrs<MatmulAttrs>(c.node);
-  FREIGHT_CHECK(!a.epilogue.bias && !a.epilogue.residual && !a.epilogue.relu, "differentiate before fusing");
+  FREIGHT_CHECK(!a.epilogue.bias && !a.epilogue.residual && !a.epilogue.activates(), "differentiate before fusing");
   Builder& b = c.builder;
   const Value lhs = c.node.in(0), rhs = c.node.in(1), g = c.g().v;
   if (c.needs(0)) c.set(0, a.trans_a ? b.matmul(rhs, g, a.trans_b, true) : b.matmul(g, rhs, false, !a.trans_b));
@@ -114,7 +114,7 @@ namespace {
 // The same convolution in one of its three roles; `shape` is that of a gradient's result.
 Value conv_role(VjpContext& c, Op role, const Shape& shape, Value first, Value second) {
   ConvAttrs a = attrs<ConvAttrs>(c.node);
-  FREIGHT_CHECK(!a.epilogue.bias && !a.epilogue.residual && !a.epilogue.relu, "differentiate before fusing");
+  FREIGHT_CHECK(!a.epilogue.bias && !a.epilogue.residual && !a.epilogue.activates(), "differentiate before fusing");
   a.shape = shape;
   return c.builder.one(role, a, {first, second});
 }

@@ -1,5 +1,5 @@
-// Fusion. First epilogues: bias, residual and relu move into the matmul or convolution that feeds them. Then regions:
-// pointwise and reduce nodes over one iteration shape become one `fused` node, which reads every operand once.
+// Fusion. First epilogues: bias, residual and activation move into the matmul or convolution that feeds them. Then
+// regions: pointwise and reduce nodes over one iteration shape become one `fused` node, which reads every operand once.
 //
 // A region has an iteration shape S and at most one set of reduced axes. Its reduce results are read inside it only
 // when its rows (the reduced elements of one result) lie together in memory and are short: then the row is in cache
@@ -77,15 +77,25 @@ class EpiloguePass {
     return op == Op::broadcast || (is_pointwise(op) && uses_[v] == 1);
   }
 
+  // The node v sigmoid(v) where nothing else reads v; else invalid.
+  NodeId silu_of(Value v) const {
+    if (uses_[v] != 2 || !reader_[v].valid()) return {};
+    const Node& product = r_.src.node(reader_[v]);
+    if (product.op != Op::mul || (product.in(0) != v && product.in(1) != v)) return {};
+    const Value other = product.in(product.in(0) == v ? 1 : 0);
+    const Node& d = r_.src.def(other);
+    return d.op == Op::sigmoid && d.in(0) == v && uses_[other] == 1 ? reader_[v] : NodeId{};
+  }
+
   // True where n splits the rows of a product into more axes: a layer of (N, T, C) is a product of (N T, C).
   bool splits_rows(const Node& n, const Shape& from) const {
     const Shape& to = r_.src.type(n.out()).shape;
     return n.op == Op::reshape && from.rank() == 2 && to.rank() > 2 && to[to.rank() - 1] == from[1];
   }
 
-  // A chain core -> (split into more axes) -> (+ bias) -> (+ residual) -> (relu) ends at the node that the fused core
-  // replaces: there every operand of the chain has been made. A residual has the core's own axes. The backend is asked
-  // after each part, so that a chain ends before the first one that it does not take.
+  // A chain core -> (split into more axes) -> (+ bias) -> (+ residual) -> (relu) -> (minimum), or silu, ends at the
+  // node that the fused core replaces: there every operand of the chain has been made. A residual has the core's own
+  // axes. The backend is asked after each part, so that a chain ends before the first one that it does not take.
   void find_chains() {
     const Graph& g = r_.src;
     reader_ = ByValue<NodeId>(g);
@@ -99,7 +109,7 @@ class EpiloguePass {
       if (core.op != Op::matmul && core.op != Op::conv) continue;
       Attrs attributes = core.attrs;
       const Epilogue& e = epilogue_of(attributes);
-      if (e.bias || e.residual || e.relu) continue;  // a graph that was read as text may have them already
+      if (e.bias || e.residual || e.activates()) continue;  // a graph that was read as text may have them already
       Shape shape = g.type(core.out()).shape;
       Chain c;
       c.core = i;
@@ -113,10 +123,23 @@ class EpiloguePass {
       const size_t bare = path.size();
       for (;;) {
         const Value v = g.node(at).out();
+        if (const NodeId product = silu_of(v); product.valid() && !c.epilogue.relu && !c.epilogue.bounded()) {
+          Chain longer = c;
+          longer.epilogue.silu = true;
+          if (claimed[product] || !backend_.has_epilogue(g, core, longer.epilogue)) break;
+          c = longer;
+          for (const Value in : g.node(product).inputs) {
+            if (in != v) path.push_back(g.node_of(in));
+          }
+          path.push_back(at = product);
+          break;
+        }
         const NodeId next = only_reader(v);
         if (!next.valid() || claimed[next]) break;  // two contractions may feed one sum
         const Node& n = g.node(next);
         Chain longer = c;
+        double most = 0;
+        if (c.epilogue.bounded()) break;  // the last part
         if (n.op == Op::add && !c.epilogue.relu) {
           const Value other = n.in(0) == v ? n.in(1) : n.in(0);
           const Value bias = channel_vector(g, other, channel, shape);
@@ -132,6 +155,9 @@ class EpiloguePass {
           }
         } else if (n.op == Op::relu && !c.epilogue.relu) {
           longer.epilogue.relu = true;
+        } else if (n.op == Op::minimum && splat_value(g, n.in(0) == v ? n.in(1) : n.in(0), most)) {
+          longer.epilogue.most = most;
+          if (!longer.epilogue.bounded()) break;  // by infinity, or by NaN
         } else {
           break;
         }

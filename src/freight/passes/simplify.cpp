@@ -97,7 +97,7 @@ class Simplifier {
       case Op::sub: return sb && b == 0 ? in[0] : Value{};
       case Op::mul: return sb && b == 1 ? in[0] : sa && a == 1 ? in[1] : Value{};
       case Op::div: return sb && b == 1 ? in[0] : Value{};
-      case Op::where: return in[1] == in[2] ? in[1] : Value{};
+      case Op::where: return in[1] == in[2] ? in[1] : clipped(in);
       case Op::neg: {
         const Node& d = r_.dst.def(in[0]);
         return d.op == Op::neg ? d.in(0) : Value{};
@@ -116,6 +116,17 @@ class Simplifier {
       case Op::reduce_min: return result.shape == shape(in[0]) ? in[0] : Value{};
       default: return {};
     }
+  }
+
+  // where(x >= c, c, x) is minimum(x, c), and where(x <= c, c, x) maximum(x, c): both are NaN where x is. The zeros are
+  // equal to one another, so that 0 as c would leave the sign open.
+  Value clipped(const std::vector<Value>& in) {
+    const Node& test = r_.dst.def(in[0]);
+    const bool above = test.op == Op::ge || test.op == Op::gt, below = test.op == Op::le || test.op == Op::lt;
+    double bound = 0, c = 0;
+    if ((!above && !below) || test.in(0) != in[2] || !is_floating(type(in[2]).dtype)) return {};
+    if (!splat_value(r_.dst, test.in(1), bound) || !splat_value(r_.dst, in[1], c) || c != bound || c == 0) return {};
+    return one(above ? Op::minimum : Op::maximum, NoAttrs{}, {in[2], in[1]});
   }
 
   Value view(const Node& n, Value x, bool is_splat, double value, const Type& result) {

@@ -18,6 +18,7 @@
 #include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "freight/backend/cpu/kernels/plane_tile.h"
 #include "freight/backend/cpu/kernels/scratch.h"
+#include "freight/backend/cpu/kernels/silu.h"
 #include "freight/backend/cpu/kernels/winograd.h"
 #include "freight/backend/cpu/steps.h"
 #include "freight/backend/cpu/tune.h"
@@ -27,30 +28,6 @@
 namespace freight::cpu {
 
 namespace {
-
-ConvProblem plain_problem(const ConvOp& p) {
-  ConvProblem d;
-  const int first = p.x.shape.rank() - 3;  // one spatial axis becomes the second
-  const auto spatial = [&](const Shape& s, int axis) { return first + axis < 1 ? 1 : s[first + axis + 1]; };
-  const auto setting = [&](const Shape& s, int axis, int64_t none) {
-    return first + axis < 1 ? none : s[first + axis - 1];
-  };
-  d.n = p.x.shape[0];
-  d.c = p.x.shape[1];
-  d.o = p.y.shape[1];
-  d.h = spatial(p.x.shape, 0);
-  d.w = spatial(p.x.shape, 1);
-  d.oh = spatial(p.y.shape, 0);
-  d.ow = spatial(p.y.shape, 1);
-  d.kh = spatial(p.w.shape, 0);
-  d.kw = spatial(p.w.shape, 1);
-  d.stride_h = setting(p.a.stride, 0, 1);
-  d.stride_w = setting(p.a.stride, 1, 1);
-  d.pad_h = setting(p.a.pad_low, 0, 0);
-  d.pad_w = setting(p.a.pad_low, 1, 0);
-  d.relu = p.a.epilogue.relu;
-  return d;
-}
 
 // As the kernels see the gradient of x: a convolution of dy that gives dx.
 ConvProblem transposed_problem(const ConvOp& p) {
@@ -158,14 +135,6 @@ bool usually_depthwise(const ConvOp& p) {
   return runs_depthwise(p) && (p.op == Op::conv_grad_weight || p.w.shape.back() >= 5);
 }
 
-// (O, 1, kernel...) as (kernel..., O).
-Layout taps_first(const Shape& weight) {
-  Layout layout = Layout::row_major(weight);
-  for (int i = 2; i < weight.rank(); ++i) layout.strides[i] *= weight[0];
-  layout.strides[0] = layout.strides[1] = 1;
-  return layout;
-}
-
 TapsProblem taps_problem(const ConvOp& p) {
   TapsProblem t{.n = p.x.shape[0], .c = p.x.shape[1], .o = p.y.shape[1], .groups = p.a.groups, .axes = {}};
   const int spatial = p.x.shape.rank() - 2;
@@ -241,6 +210,7 @@ class Product {
     if (p.op == Op::conv_grad_weight)
       g = {.m = c.o, .n = c.c, .k = pixels, .a_row = 1, .a_col = c.o, .b_row = c.c, .c_row = c.c};
     g.relu = c.relu;
+    g.most = c.most;
     g.stream = stream;
     g.packed = packed;
     return g;
@@ -363,7 +333,33 @@ std::unique_ptr<Kernel> by_dnnl(const StepSpec& spec, const ConvOp& p) {
   return dnnl_step<dnnl::convolution_forward>(pd, arguments, spec.in.size() + 1, p.a.epilogue, spec.out[0].type.dtype);
 }
 
+// A convolution and silu of its result, the last operand but scratch.
+class SiluKernel final : public Kernel {
+ public:
+  SiluKernel(std::unique_ptr<Kernel> conv, size_t result, int64_t numbers)
+      : conv_(std::move(conv)), result_(result), numbers_(numbers) {}
+  void run(void* const* operands) override {
+    conv_->run(operands);
+    auto* const v = static_cast<float*>(operands[result_]);
+    constexpr int64_t kChunk = 16384;
+    parallel_for(ceil_div(numbers_, kChunk),
+                 [&](int64_t i) { silu_in_place(v + i * kChunk, std::min(kChunk, numbers_ - i * kChunk)); });
+  }
+  std::string name() const override { return conv_->name(); }
+  size_t scratch_bytes() const override { return conv_->scratch_bytes(); }
+
+ private:
+  std::unique_ptr<Kernel> conv_;
+  size_t result_;
+  int64_t numbers_;
+};
+
 std::unique_ptr<Kernel> make_way(const StepSpec& spec, const ConvOp& p, Way way) {
+  if (p.a.epilogue.silu) {
+    ConvOp alone = p;
+    alone.a.epilogue.silu = false;
+    return std::make_unique<SiluKernel>(make_way(spec, alone, way), spec.in.size(), p.y.numel());
+  }
   const Node& n = *spec.node;
   const Epilogue epilogue = n.op == Op::conv ? p.a.epilogue : Epilogue{};
   const bool packed = is_own_packing(spec.in[1].layout);
@@ -507,11 +503,45 @@ dnnl::memory::desc plain_desc(const Operand& o, const dnnl::memory::desc& packed
 
 }  // namespace
 
+ConvProblem plain_problem(const ConvOp& p) {
+  ConvProblem d;
+  const int first = p.x.shape.rank() - 3;  // one spatial axis becomes the second
+  const auto spatial = [&](const Shape& s, int axis) { return first + axis < 1 ? 1 : s[first + axis + 1]; };
+  const auto setting = [&](const Shape& s, int axis, int64_t none) {
+    return first + axis < 1 ? none : s[first + axis - 1];
+  };
+  d.n = p.x.shape[0];
+  d.c = p.x.shape[1];
+  d.o = p.y.shape[1];
+  d.h = spatial(p.x.shape, 0);
+  d.w = spatial(p.x.shape, 1);
+  d.oh = spatial(p.y.shape, 0);
+  d.ow = spatial(p.y.shape, 1);
+  d.kh = spatial(p.w.shape, 0);
+  d.kw = spatial(p.w.shape, 1);
+  d.stride_h = setting(p.a.stride, 0, 1);
+  d.stride_w = setting(p.a.stride, 1, 1);
+  d.pad_h = setting(p.a.pad_low, 0, 0);
+  d.pad_w = setting(p.a.pad_low, 1, 0);
+  d.relu = p.a.epilogue.relu;
+  d.most = static_cast<float>(p.a.epilogue.most);
+  return d;
+}
+
+Layout taps_first(const Shape& weight) {
+  Layout layout = Layout::row_major(weight);
+  for (int i = 2; i < weight.rank(); ++i) layout.strides[i] *= weight[0];
+  layout.strides[0] = layout.strides[1] = 1;
+  return layout;
+}
+
 bool takes_conv(const Graph& graph, const Node& node) {
   return dnnl_multiplies(graph.type(node.out()).dtype) && !problem(graph, node).empty();
 }
 
 bool conv_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue) {
+  if (epilogue.bounded() && graph.type(node.out()).dtype != DType::f32) return false;
+  if (epilogue.silu && !joins_conv_chains(graph, node)) return false;
   if (!epilogue.residual) return true;
   const Way way = way_of(problem(graph, node), 0);
   return way == Way::product || way == Way::winograd;

@@ -1,8 +1,9 @@
-// A convolution as oneDNN is asked for it. Included by conv.cpp and conv_rows.cpp only.
+// A convolution as oneDNN and our own kernels are asked for it. Included by conv*.cpp only.
 #pragma once
 #include <vector>
 
 #include "freight/backend/cpu/dnnl_support.h"
+#include "freight/backend/cpu/kernels/conv.h"
 
 namespace freight::cpu {
 
@@ -83,5 +84,10 @@ struct ConvOp {
     return dnnl_desc(grouped(w, a.groups), Layout::row_major(grouped(w, a.groups).shape));
   }
 };
+
+// As the kernels see it.
+ConvProblem plain_problem(const ConvOp& p);
+// The layout (kernel..., O) of a depthwise weight (O, 1, kernel...).
+Layout taps_first(const Shape& weight);
 
 }  // namespace freight::cpu

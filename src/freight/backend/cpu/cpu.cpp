@@ -72,6 +72,7 @@ class CpuBackend final : public Backend {
     const KernelFamily* f = family_of(graph, node);
     return f && f->epilogue && f->epilogue(graph, node, epilogue);
   }
+  Graph fuse_patterns(const Graph& graph) const override { return fuse_conv_chains(graph); }
   LayoutPlan layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given) const override {
     return layouts_of_frozen(graph, node, given, {});
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include <dnnl_debug.h>
 
@@ -115,9 +116,12 @@ namespace {
 
 // The pragma vectorizes both loops: signs of activations are random, and a branch per element costs more than the
 // memory traffic.
-void relu(float* v, size_t n) {
+void clip(float* v, size_t n, float least, float most) {
 #pragma omp simd
-  for (size_t i = 0; i < n; ++i) v[i] = v[i] < 0 ? 0 : v[i];
+  for (size_t i = 0; i < n; ++i) {
+    const float above = v[i] < least ? least : v[i];
+    v[i] = above > most ? most : above;
+  }
 }
 
 // Bits of bf16: those between -0 and -infinity, both included, are below 0 or equal to it. NaN stays.
@@ -129,13 +133,15 @@ void relu(uint16_t* v, size_t n) {
 
 }  // namespace
 
-void relu_in_place(DType dtype, void* values, size_t bytes) {
+void activate(DType dtype, const Epilogue& epilogue, void* values, size_t bytes) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const float least = epilogue.relu ? 0 : -kInfinity, most = static_cast<float>(epilogue.most);
   const size_t size = size_of(dtype), n = bytes / size;
   constexpr size_t kChunk = 16384;
   parallel_for(ceil_div(static_cast<int64_t>(n), static_cast<int64_t>(kChunk)), [&](int64_t chunk) {
     const size_t first = static_cast<size_t>(chunk) * kChunk, count = std::min(kChunk, n - first);
     if (size == sizeof(float)) {
-      relu(static_cast<float*>(values) + first, count);
+      clip(static_cast<float*>(values) + first, count, least, most);
     } else {
       relu(static_cast<uint16_t*>(values) + first, count);
     }

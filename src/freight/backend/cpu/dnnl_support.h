@@ -53,23 +53,26 @@ class DnnlKernel : public Kernel {
 dnnl::primitive_attr dnnl_attributes();
 // "dnnl:jit:avx2"
 std::string dnnl_label(const dnnl::primitive_desc_base& desc);
-// relu of `bytes` of f32 or bf16 in place, in parallel. oneDNN's own behind a product turns NaN into 0.
-void relu_in_place(DType dtype, void* values, size_t bytes);
-// A primitive, and relu over its result, the last operand.
-class DnnlReluKernel final : public DnnlKernel {
+// relu and minimum of `bytes` of f32, relu alone of bf16, in place, in parallel. oneDNN's own behind a product turn NaN
+// into 0.
+void activate(DType dtype, const Epilogue& epilogue, void* values, size_t bytes);
+// A primitive, and an activation of its result, the last operand.
+class DnnlActivationKernel final : public DnnlKernel {
  public:
-  DnnlReluKernel(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, std::string label,
-                 const std::vector<Argument>& arguments, size_t operands, DType dtype)
+  DnnlActivationKernel(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, std::string label,
+                       const std::vector<Argument>& arguments, size_t operands, const Epilogue& epilogue, DType dtype)
       : DnnlKernel(primitive, scratchpad, std::move(label), arguments, operands),
+        epilogue_(epilogue),
         dtype_(dtype),
         result_(operands - 1),
         bytes_(arguments.back().desc.get_size()) {}
   void run(void* const* operands) override {
     DnnlKernel::run(operands);
-    relu_in_place(dtype_, operands[result_], bytes_);
+    activate(dtype_, epilogue_, operands[result_], bytes_);
   }
 
  private:
+  Epilogue epilogue_;
   DType dtype_;
   size_t result_, bytes_;
 };
@@ -79,13 +82,13 @@ std::unique_ptr<Kernel> dnnl_step(const Descriptor& pd, const std::vector<DnnlKe
                                   size_t operands) {
   return std::make_unique<DnnlKernel>(Primitive(pd), pd.scratchpad_desc(), dnnl_label(pd), arguments, operands);
 }
-// The same with an epilogue's relu.
+// The same with what an epilogue does behind its bias.
 template <class Primitive, class Descriptor>
 std::unique_ptr<Kernel> dnnl_step(const Descriptor& pd, const std::vector<DnnlKernel::Argument>& arguments,
                                   size_t operands, const Epilogue& epilogue, DType dtype) {
-  if (!epilogue.relu) return dnnl_step<Primitive>(pd, arguments, operands);
-  return std::make_unique<DnnlReluKernel>(Primitive(pd), pd.scratchpad_desc(), dnnl_label(pd), arguments, operands,
-                                          dtype);
+  if (!epilogue.relu && !epilogue.bounded()) return dnnl_step<Primitive>(pd, arguments, operands);
+  return std::make_unique<DnnlActivationKernel>(Primitive(pd), pd.scratchpad_desc(), dnnl_label(pd), arguments,
+                                                operands, epilogue, dtype);
 }
 
 }  // namespace freight::cpu

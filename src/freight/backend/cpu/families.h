@@ -59,6 +59,14 @@ LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<
 bool conv_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue);
 bool conv_keeps_f32(const Graph& graph, const Node& node, DType dtype);  // Backend::keeps_f32
 
+// conv_chain.cpp: a depthwise convolution in f32 and the 1x1 ones around it as one step; finds them.
+bool takes_conv_chain(const Graph& graph, const Node& node);
+std::unique_ptr<Kernel> make_conv_chain(const StepSpec& spec);
+LayoutPlan conv_chain_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
+                              const FrozenInputs& frozen);
+Graph fuse_conv_chains(const Graph& graph);
+bool joins_conv_chains(const Graph& graph, const Node& conv);  // where its neighbors are such as well
+
 // matmul.cpp: matmul with transposes, batch axes, bias and relu (f32, f64, bf16).
 bool takes_matmul(const Graph& graph, const Node& node);
 std::unique_ptr<Kernel> make_matmul(const StepSpec& spec);
@@ -122,6 +130,11 @@ inline constexpr KernelFamily kFamilies[] = {
     {.name = "packing", .ops = {.ops = {Op::copy}}, .make = make_packing},
     {.name = "reorder", .ops = {.ops = {Op::copy}}, .make = make_reorder},
     {.name = "copy", .ops = {.ops = {Op::copy}}, .make = make_copy},
+    {.name = "conv_chain",
+     .ops = {.ops = {Op::fused}},
+     .takes = takes_conv_chain,
+     .make = make_conv_chain,
+     .layouts = conv_chain_layouts},
     {.name = "tile",
      .ops = {.kinds = {OpKind::generator, OpKind::unary, OpKind::binary, OpKind::ternary, OpKind::reduce},
              .ops = {Op::broadcast, Op::fused}},

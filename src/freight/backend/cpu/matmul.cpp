@@ -118,7 +118,9 @@ bool takes_matmul(const Graph& graph, const Node& node) {
   return multiplies && result.numel() > 0 && graph.type(node.in(0)).numel() > 0;
 }
 
-bool matmul_epilogue(const Graph&, const Node&, const Epilogue& epilogue) { return !epilogue.residual; }
+bool matmul_epilogue(const Graph&, const Node&, const Epilogue& epilogue) {
+  return !epilogue.residual && !epilogue.bounded() && !epilogue.silu;
+}
 
 LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
                           const FrozenInputs& frozen) {

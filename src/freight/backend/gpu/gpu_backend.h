@@ -14,7 +14,7 @@ class GpuBackend : public Backend {
  public:
   bool has_kernel(const Graph&, const Node& node) const override;
   bool fuses() const override { return true; }
-  bool has_epilogue(const Graph&, const Node&, const Epilogue&) const override { return true; }
+  bool has_epilogue(const Graph&, const Node&, const Epilogue& e) const override { return !e.bounded() && !e.silu; }
   bool aliases_views() const override { return true; }
   // Libraries and vector loads of all drivers ask for it.
   size_t alignment() const override { return kAlignment; }

@@ -107,6 +107,7 @@ Lowered lower_rest_of_pattern(const StepSpec& spec) {
     case FusedKind::conv_moments:
     case FusedKind::norm_conv_moments: return lower_moments(spec, MomentsOf::result);
     case FusedKind::norm_conv_grad_weight:
+    case FusedKind::conv_chain:     // of the CPU alone
     case FusedKind::region: break;  // nothing is done behind the product
   }
   return {};

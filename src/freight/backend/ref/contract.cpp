@@ -2,6 +2,7 @@
 // same (output, kernel, input) triples. Products accumulate in double; the epilogue acts before the result is rounded.
 // Letters: N batch, C channels, O output channels, G groups, M K N of a matmul.
 #include <algorithm>
+#include <cmath>
 
 #include "freight/backend/ref/kernels.h"
 
@@ -14,7 +15,8 @@ C relu(C v) {
   return v != v || v > 0 ? v : C{0};
 }
 
-// + bias, + residual, relu, in this order; the extra inputs follow the two operands. column(i): the bias of element i.
+// + bias, + residual, relu, minimum, silu, in this order; the extra inputs follow the two operands. column(i): the bias
+// of element i.
 template <class C, class F>
 void finish(const Call& call, const Epilogue& epilogue, F column) {
   C* y = call.out[0].as<C>();
@@ -25,6 +27,10 @@ void finish(const Call& call, const Epilogue& epilogue, F column) {
     if (bias) accumulate(y[i], bias[column(i)]);
     if (residual) accumulate(y[i], residual[i]);
     if (epilogue.relu) y[i] = relu(y[i]);
+    if constexpr (std::is_same_v<C, double>) {
+      y[i] = y[i] > epilogue.most ? epilogue.most : y[i];
+      if (epilogue.silu) y[i] *= 1 / (1 + std::exp(-y[i]));
+    }
   }
 }
 

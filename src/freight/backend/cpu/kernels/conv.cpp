@@ -96,7 +96,14 @@ void ConvForward::rows(const float* x, const float* packed, const float* bias, f
     source = copy - first * p_.stride_h * row;
   }
   if (plane_) {
-    PlaneRow r{.row = row, .kh = p_.kh, .kw = p_.kw, .w = packed, .bias = bias, .relu = p_.relu, .pixels = p_.ow};
+    PlaneRow r{.row = row,
+               .kh = p_.kh,
+               .kw = p_.kw,
+               .w = packed,
+               .bias = bias,
+               .relu = p_.relu,
+               .most = p_.most,
+               .pixels = p_.ow};
     for (int64_t i = first; i < last; ++i) {
       r.x = source + i * p_.stride_h * row;
       r.y = y + (image * p_.oh + i) * p_.ow * p_.o;
@@ -114,6 +121,7 @@ void ConvForward::rows(const float* x, const float* packed, const float* bias, f
   t.length = p_.kw * p_.c;
   t.c_row = p_.o;
   t.relu = p_.relu;
+  t.most = p_.most;
   for (int64_t i = first; i < last; ++i) {
     const float* window = source + i * p_.stride_h * row;
     for (int64_t panel = 0; panel < panels_; ++panel) {

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace freight::cpu {
 
@@ -13,6 +14,7 @@ struct ConvProblem {
   int64_t kh = 0, kw = 0;
   int64_t stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;  // padding before; what follows behind comes from the sizes
   bool relu = false;
+  float most = std::numeric_limits<float>::infinity();  // larger results become it; for f32 alone
 };
 
 class ConvForward {

@@ -6,10 +6,12 @@
 // The order of these two matters: foreach_target first.
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
-// Per target, no include guard of its own is in the way.
+// Per target, no include guards of their own are in the way.
+#include "freight/backend/cpu/kernels/clip-inl.h"
 #include "freight/backend/cpu/kernels/functions-inl.h"
 
 #include <algorithm>
+#include <limits>
 #include <type_traits>
 
 #include "freight/backend/cpu/kernels/bf16/blocks.h"
@@ -29,13 +31,15 @@ template <class T>
 struct DepthwisePixels {
   const T* x;  // seen by the first tap, in the first row that lies inside the image; it may lie outside itself
   int64_t x_row, rows;
-  int64_t first, last;  // columns inside the image, of those that the pixels see
+  int64_t rows_to_end, ring;  // behind so many rows the next one lies before them by so many numbers
+  int64_t first, last;        // columns inside the image, of those that the pixels see
   const T* w;
   int64_t tap;  // from a tap to the next
   const T* bias;
   T* y;
   int64_t pixels, c, channels;
   bool relu, stream;
+  float most;
 };
 template <class T>
 using DepthwiseFn = void (*)(const DepthwisePixels<T>&);
@@ -79,7 +83,7 @@ void convolve(const DepthwisePixels<T>& p) {
 #pragma GCC unroll 8
     for (int i = 0; i < kBlockPixels; ++i) sum[i] = start;
     const T *x = p.x + c, *w = p.w + c;
-    for (int64_t row = 0; row < p.rows; ++row, x += p.x_row, w += K * p.tap) {
+    for (int64_t row = 0; row < p.rows; w += K * p.tap) {
       V tap[K];
 #pragma GCC unroll 8
       for (int k = 0; k < K; ++k) tap[k] = load(w + k * p.tap);
@@ -93,10 +97,16 @@ void convolve(const DepthwisePixels<T>& p) {
           sum[(i - k) / S] = hn::MulAdd(v, tap[k], sum[(i - k) / S]);
         }
       }
+      x += ++row == p.rows_to_end ? p.x_row - p.ring : p.x_row;
     }
     if (p.relu) {
 #pragma GCC unroll 8
-      for (int i = 0; i < kBlockPixels; ++i) sum[i] = hn::IfThenZeroElse(hn::Le(sum[i], zero), sum[i]);
+      for (int i = 0; i < kBlockPixels; ++i) sum[i] = at_least(zero, sum[i]);
+    }
+    if (p.most < std::numeric_limits<float>::infinity()) {
+      const V most = hn::Set(D(), p.most);
+#pragma GCC unroll 8
+      for (int i = 0; i < kBlockPixels; ++i) sum[i] = at_most(most, sum[i]);
     }
     T* const y = p.y + c;
 #pragma GCC unroll 8
@@ -170,6 +180,35 @@ DepthwiseConv<T>::DepthwiseConv(const ConvProblem& problem, Filter filter, bool 
 
 template <class T>
 void DepthwiseConv<T>::run(const T* x, const T* w, const T* bias, T* y, void*) const {
+  const bool stream = stream_ && reinterpret_cast<uintptr_t>(y) % 64 == 0;
+  parallel_for(p_.n * slices_ * blocks_, [&](int64_t task) {
+    const int64_t block = task % blocks_, slice = task / blocks_ % slices_, n = task / blocks_ / slices_;
+    const int64_t from = slice * p_.oh / slices_, to = (slice + 1) * p_.oh / slices_;
+    // The last block overlaps the one before it where fewer channels than a vector would be left.
+    const int64_t end = std::min((block + 1) * block_, p_.c), first = std::min(block * block_, end - kWidestVector);
+    rows({.x = x + n * p_.h * p_.w * p_.c,
+          .ring = p_.h,
+          .w = w,
+          .bias = bias,
+          .y = y + (n * p_.oh + from) * p_.ow * p_.c,
+          .from = from,
+          .to = to,
+          .stream = stream},
+         first, end);
+    if (stream) hwy::FlushStream();
+  });
+}
+
+template <class T>
+void DepthwiseConv<T>::all_rows(const DepthwiseRows<T>& r, int64_t first, int64_t end) const {
+  for (int64_t at = first; at < end; at += block_) {
+    const int64_t last = std::min(at + block_, end);
+    rows(r, std::min(at, last - kWidestVector), last);
+  }
+}
+
+template <class T>
+void DepthwiseConv<T>::rows(const DepthwiseRows<T>& r, int64_t first, int64_t end) const {
   const auto& kernels = [&]() -> const auto& {
     if constexpr (std::is_same_v<T, float>)
       return table_.f32;
@@ -178,38 +217,35 @@ void DepthwiseConv<T>::run(const T* x, const T* w, const T* bias, T* y, void*) c
   }
   ();
   const auto& convolve = kernels[(p_.kw - 3) / 2][p_.stride_w - 1];
-  const bool stream = stream_ && reinterpret_cast<uintptr_t>(y) % 64 == 0;
   const int64_t seen = (kBlockPixels - 1) * p_.stride_w + p_.kw, x_row = p_.w * p_.c;
   const int64_t tap = filter_ == Filter::stored ? p_.c : -p_.c;
-  const T* const taps = filter_ == Filter::stored ? w : w + (p_.kh * p_.kw - 1) * p_.c;
-  parallel_for(p_.n * slices_ * blocks_, [&](int64_t task) {
-    const int64_t block = task % blocks_, slice = task / blocks_ % slices_, n = task / blocks_ / slices_;
-    // The last block overlaps the one before it where fewer channels than a vector would be left.
-    const int64_t end = std::min((block + 1) * block_, p_.c), first = std::min(block * block_, end - kWidestVector);
-    DepthwisePixels<T> p{};
-    p.x_row = x_row;
-    p.tap = tap;
-    p.c = p_.c;
-    p.channels = end - first;
-    p.relu = p_.relu;
-    p.stream = stream;
-    p.bias = bias ? bias + first : nullptr;
-    for (int64_t oy = slice * p_.oh / slices_; oy < (slice + 1) * p_.oh / slices_; ++oy) {
-      const int64_t top = oy * p_.stride_h - p_.pad_h, above = std::clamp<int64_t>(-top, 0, p_.kh);
-      p.rows = std::max<int64_t>(std::min(p_.kh, p_.h - top) - above, 0);
-      p.w = taps + above * p_.kw * tap + first;
-      for (int64_t ox = 0; ox < p_.ow; ox += kBlockPixels) {
-        const int64_t left = ox * p_.stride_w - p_.pad_w;
-        p.x = x + ((n * p_.h + top + above) * p_.w + left) * p_.c + first;
-        p.first = std::max<int64_t>(-left, 0);
-        p.last = std::min(seen, p_.w - left);
-        p.pixels = std::min<int64_t>(kBlockPixels, p_.ow - ox);
-        p.y = y + ((n * p_.oh + oy) * p_.ow + ox) * p_.c + first;
-        convolve[p.first == 0 && p.last == seen ? 1 : 0](p);
-      }
+  const T* const taps = filter_ == Filter::stored ? r.w : r.w + (p_.kh * p_.kw - 1) * p_.c;
+  DepthwisePixels<T> p{};
+  p.x_row = x_row;
+  p.ring = r.ring * x_row;
+  p.tap = tap;
+  p.c = p_.c;
+  p.channels = end - first;
+  p.relu = p_.relu;
+  p.most = p_.most;
+  p.stream = r.stream;
+  p.bias = r.bias ? r.bias + first : nullptr;
+  for (int64_t oy = r.from; oy < r.to; ++oy) {
+    const int64_t top = oy * p_.stride_h - p_.pad_h, above = std::clamp<int64_t>(-top, 0, p_.kh);
+    const int64_t row = (top + above) % r.ring;
+    p.rows = std::max<int64_t>(std::min(p_.kh, p_.h - top) - above, 0);
+    p.rows_to_end = r.ring - row;
+    p.w = taps + above * p_.kw * tap + first;
+    for (int64_t ox = 0; ox < p_.ow; ox += kBlockPixels) {
+      const int64_t left = ox * p_.stride_w - p_.pad_w;
+      p.x = r.x + (row * p_.w + left) * p_.c + first;
+      p.first = std::max<int64_t>(-left, 0);
+      p.last = std::min(seen, p_.w - left);
+      p.pixels = std::min<int64_t>(kBlockPixels, p_.ow - ox);
+      p.y = r.y + ((oy - r.from) * p_.ow + ox) * p_.c + first;
+      convolve[p.first == 0 && p.last == seen ? 1 : 0](p);
     }
-    if (stream) hwy::FlushStream();
-  });
+  }
 }
 
 template class DepthwiseConv<float>;

@@ -203,6 +203,7 @@ void Gemm<T>::multiply(const Call& call, const ResultBlock& part) const {
       t.length = steps;
       t.accumulate = !p_.subtract && (k0 > 0 || p_.accumulate);
       t.relu = last && p_.relu;
+      t.most = last ? static_cast<T>(p_.most) : std::numeric_limits<T>::infinity();
       for (int64_t tile0 = part.tile0; tile0 < part.tile1; tile0 += tile_block_) {
         const int64_t tile1 = std::min(tile0 + tile_block_, part.tile1);
         if (pack_rows_) {
@@ -258,6 +259,7 @@ void Gemm<T>::multiply_flipped(const Call& call, int64_t row0, int64_t row1) con
   t.b_step = width_;
   t.c_row = line;
   t.last_columns = static_cast<int>(lanes);
+  const T most = static_cast<T>(p_.most);
   for (int64_t block = row0; block < row1; block += kFlippedRows) {
     const int64_t end = std::min(block + kFlippedRows, row1), tiles = ceil_div(end - block, rows_);
     for (int64_t k0 = 0; k0 == 0 || k0 < p_.k; k0 += k_block_) {  // an empty sum is 0
@@ -282,7 +284,8 @@ void Gemm<T>::multiply_flipped(const Call& call, int64_t row0, int64_t row1) con
         if (p_.subtract) v = c[i] - v;
         if (call.bias) v += call.bias[i];
         if (residual) v += residual[i];
-        c[i] = p_.relu && v <= 0 ? T{0} : v;
+        if (p_.relu && v <= 0) v = 0;
+        c[i] = v > most ? most : v;
       }
     }
   }
@@ -338,6 +341,8 @@ void multiply_panels(const PanelProduct<T>& p) {
   t.length = p.k;
   t.c_row = p.c_row;
   t.accumulate = p.accumulate;
+  t.relu = p.relu;
+  t.most = p.most;
   Ahead<T> ahead = p.ahead;
   const int64_t most = ceil_div(p.n, t.b_step) * ceil_div(p.m, table.rows);  // tiles
   if (ahead.runs == 1) ahead = {ahead.start, ceil_div(ahead.lines(), most), most * kLine<T>, most * kLine<T>};
@@ -351,6 +356,8 @@ void multiply_panels(const PanelProduct<T>& p) {
       const int64_t first = p.m * i / tiles, count = p.m * (i + 1) / tiles - first;
       t.a = p.a + first * p.a_row;
       t.c = p.c + first * p.c_row + column;
+      t.column_bias = p.bias ? p.bias + column : nullptr;
+      t.residual = p.residual ? p.residual + first * p.c_row + column : nullptr;
       t.ahead = nullptr;
       if (asked < ahead.lines()) ahead.ask(asked++, t);
       table.tile[p.a_step == 1 ? 0 : 1][count - 1][vectors - 1](t);

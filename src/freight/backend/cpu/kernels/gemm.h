@@ -1,8 +1,9 @@
-// f32 and f64 matrix products of any strides on the register tile of gemm_tile.h, with bias, residual and relu in the
-// epilogue.
+// f32 and f64 matrix products of any strides on the register tile of gemm_tile.h, with bias, residual, relu and a bound
+// in the epilogue.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "freight/backend/cpu/kernels/gemm_tile.h"
@@ -17,8 +18,9 @@ struct GemmProblem {
   ptrdiff_t a_batch = 0, b_batch = 0, c_batch = 0;
   bool accumulate = false, subtract = false;  // c += a b, c -= a b; not both
   bool relu = false;
-  bool stream = false;  // the result is larger than the caches: it passes them by
-  bool packed = false;  // b is what pack_columns left; its strides do not count
+  double most = std::numeric_limits<double>::infinity();  // larger results become it
+  bool stream = false;                                    // the result is larger than the caches: it passes them by
+  bool packed = false;                                    // b is what pack_columns left; its strides do not count
 };
 
 // Memory that will be read and is asked for meanwhile: `runs` stretches of `length` numbers, `stride` apart.
@@ -81,6 +83,10 @@ struct PanelProduct {
   bool accumulate;
   int64_t packed_k = 0;  // of the panels, where they hold more than the k steps that are taken
   Ahead<T> ahead = {};
+  // The epilogue. A bias for each column; all of a panel's can be read. The residual lies like c.
+  const T *bias = nullptr, *residual = nullptr;
+  bool relu = false;
+  T most = std::numeric_limits<T>::infinity();
 };
 template <class T = float>
 void multiply_panels(const PanelProduct<T>& p);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "freight/backend/cpu/kernels/clip-inl.h"
 #include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "freight/backend/cpu/kernels/transpose-inl.h"
 
@@ -54,7 +55,11 @@ HWY_INLINE void finish(const GemmTile<T>& t, V<T> (&acc)[kR][kVectors]) {
              HWY_ATTR { r = hn::Add(r, hn::LoadU(d, t.column_bias + v * t.c_vector)); });
   if (t.row_bias) each([&](V<T>& r, ptrdiff_t, int i, int) HWY_ATTR { r = hn::Add(r, hn::Set(d, t.row_bias[i])); });
   if (t.residual) each([&](V<T>& r, ptrdiff_t at, int, int v) HWY_ATTR { r = hn::Add(r, load(t.residual + at, v)); });
-  if (t.relu) each([&](V<T>& r, ptrdiff_t, int, int) HWY_ATTR { r = hn::IfThenZeroElse(hn::Le(r, hn::Zero(d)), r); });
+  if (t.relu) each([&](V<T>& r, ptrdiff_t, int, int) HWY_ATTR { r = at_least(hn::Zero(d), r); });
+  if (t.most < std::numeric_limits<T>::infinity()) {
+    const V<T> most = hn::Set(d, t.most);
+    each([&](V<T>& r, ptrdiff_t, int, int) HWY_ATTR { r = at_most(most, r); });
+  }
   if (t.stream) {
     each([&](V<T>& r, ptrdiff_t at, int i, int v) HWY_ATTR {
       if (kFull || v + 1 < kVectors || i < t.whole_rows) {

@@ -6,6 +6,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 namespace freight::cpu {
@@ -29,8 +30,9 @@ struct GemmTile {
   int last_columns = 0;
   // Rows that may be stored with a whole last vector because what lies behind is written later.
   int whole_rows = 0;
-  // Before storing: what c holds + the sum, or - the sum, + bias, + residual (at c's offsets), relu.
+  // Before storing: what c holds + the sum, or - the sum, + bias, + residual (at c's offsets), relu, at most `most`.
   bool accumulate = false, subtract = false, relu = false;
+  T most = std::numeric_limits<T>::infinity();
   bool stream = false;             // whole vectors pass the caches by: c's lie at multiples of a vector
   const T* column_bias = nullptr;  // one per column, at v * c_vector; whole vectors can be read
   const T* row_bias = nullptr;     // one per row

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "freight/backend/cpu/kernels/ceil_div.h"
+#include "freight/backend/cpu/kernels/clip-inl.h"
 #include "freight/backend/cpu/kernels/plane_tile.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -46,12 +47,13 @@ HWY_INLINE void tile(const PlaneRow& r, const int64_t* at) {
     }
   }
   HWY_ALIGN float lines[O * kLanes];
+  const V most = hn::Set(d, r.most);
 #pragma GCC unroll 2
   for (int b = 0; b < B; ++b) {
 #pragma GCC unroll 8
     for (int o = 0; o < O; ++o) {
-      const auto below = hn::Le(sum[b][o], hn::Zero(d));  // NaN is not: a maximum with 0 would lose it
-      hn::Store(r.relu ? hn::IfThenZeroElse(below, sum[b][o]) : sum[b][o], d, lines + o * kLanes);
+      const V v = r.relu ? at_least(hn::Zero(d), sum[b][o]) : sum[b][o];
+      hn::Store(at_most(most, v), d, lines + o * kLanes);
     }
     float* y = r.y + at[b] * O;
     const int64_t pixels = std::min<int64_t>(kLanes, r.pixels);

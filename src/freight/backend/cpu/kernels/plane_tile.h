@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace freight::cpu {
 
@@ -13,6 +14,7 @@ struct PlaneRow {
   const float* w = nullptr;     // (kh, kw, outputs)
   const float* bias = nullptr;  // (outputs)
   bool relu = false;
+  float most = std::numeric_limits<float>::infinity();
   float* y = nullptr;  // (pixels, outputs)
   int64_t pixels = 0;  // where they are fewer than `lanes`, as many as that are read
 };

@@ -208,7 +208,7 @@ void Winograd<T>::products(const float* v, const float* u, float* m, int64_t fir
 template <class T>
 void Winograd<T>::outputs(const float* m, int64_t first, int64_t last, const T* bias, const T* residual, T* y) const {
   for (int64_t tile = first; tile < last; ++tile, m += p_.o)
-    table_of<T>(p_.kh).output(m, m_, p_.o, {bias, residual, p_.relu, stream_}, y, grid_.out(tile));
+    table_of<T>(p_.kh).output(m, m_, p_.o, {bias, residual, p_.relu, stream_, p_.most}, y, grid_.out(tile));
 }
 
 template <class T>

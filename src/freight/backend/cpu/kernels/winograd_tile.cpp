@@ -7,7 +7,8 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
-// Per target, no include guard of its own is in the way.
+// Per target, no include guards of their own are in the way.
+#include "freight/backend/cpu/kernels/clip-inl.h"
 #include "freight/backend/cpu/kernels/functions-inl.h"
 
 #include <array>
@@ -198,6 +199,7 @@ struct Form {
   static void output(const float* m, ptrdiff_t element, int64_t channels,
                      const typename WinogradTable<Number>::Finish& finish, Number* images, const WinogradPatch& p) {
     const D d;
+    const V most = hn::Set(d, finish.most);
     for (int64_t c = 0; c < channels; c += static_cast<int64_t>(hn::Lanes(d))) {
       const V b = finish.bias ? read(finish.bias + c) : hn::Zero(d);
       const auto product = [&](size_t i, size_t j) HWY_ATTR {
@@ -206,7 +208,8 @@ struct Form {
       const auto store = [&](V y, ptrdiff_t at) HWY_ATTR {
         V v = hn::Add(y, b);
         if (finish.residual) v = hn::Add(v, read(finish.residual + at + c));
-        if (finish.relu) v = hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v);
+        if (finish.relu) v = at_least(hn::Zero(d), v);
+        v = at_most(most, v);
         if constexpr (std::is_same_v<Number, float>) {
           if (finish.stream) return hn::Stream(v, d, images + at + c);
         }

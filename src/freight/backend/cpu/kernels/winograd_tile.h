@@ -40,6 +40,7 @@ struct WinogradTable {
   struct Finish {
     const T *bias, *residual;
     bool relu, stream;
+    float most;
   };
   // Channel c of product e is at m[e * element + c].
   void (*output)(const float* m, ptrdiff_t element, int64_t channels, const Finish& finish, T* images,

@@ -125,6 +125,7 @@ FREIGHT_AVX512 inline void put(__m512 v, const BlockResult<T>& r, int64_t i, int
   if (r.bias) v = _mm512_add_ps(v, some_of(r.bias + j, some));
   if (r.residual) v = _mm512_add_ps(v, some_of(r.residual + i * r.row + j, some));
   if (r.relu) v = _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LE_OQ), _mm512_setzero_ps());
+  v = _mm512_min_ps(_mm512_set1_ps(r.most), v);  // of a NaN and a number the second operand: a NaN stays
   store_some_of(r.to + i * r.row + j, some, v);
 }
 

@@ -194,6 +194,7 @@ void BlockGemm<T>::multiply(const Call& call, int64_t row0, int64_t row1, int64_
                                                                                        panels(rows_at_once_);
   if (kSplits<T>) std::fill(left_ranges, right_ranges, SplitRange{});
   BlockResult<T> r{.row = p_.c_row, .turned = turned_, .relu = p_.relu, .stream = p_.stream};
+  r.most = static_cast<float>(p_.most);
   // Block (panel, row panel) of the sums that wait.
   const int64_t waiting = sums_aside_ ? panels(row1 - row0) : panels(row_block_);
   const float* done = nullptr;  // sums that only wait to be finished, as r says
