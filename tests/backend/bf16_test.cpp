@@ -158,8 +158,13 @@ TYPED_TEST(BlockGemms, TurnsFewRowsByColumnsAlongTheSteps) {
 // Sums in parts: of blocks whose operands stay in the caches, of rows whose sums wait for all columns, of columns that
 // are packed in parts (with 2 MiB of second-level cache; with more the cut is another).
 TYPED_TEST(BlockGemms, AddsUpLongSumsInParts) {
-  for (const GemmCase& c :
-       {GemmCase{5, 3, 5001}, {40, 33, 4999}, {300, 300, 3000}, {820, 520, 1100}, {1500, 60, 1100}, {70, 40, 9000}}) {
+  for (const GemmCase& c : {GemmCase{5, 3, 5001},
+                            {40, 33, 4999},
+                            {300, 300, 3000},
+                            {820, 520, 1100},
+                            {1500, 60, 1100},
+                            {70, 40, 9000},
+                            {20, 600, 600}}) {
     for (const int form : {0, 1, 2, 63}) this->check(c, GemmForm(form));
   }
 }

@@ -15,13 +15,14 @@ namespace freight::cpu {
 namespace {
 
 constexpr int64_t kSide = Bf16Table::kSide, kSteps = Bf16Table::kSteps;
-constexpr int64_t kPiece = Bf16Table::kPiece, kBlock = Bf16Table::kBlock;
+constexpr int64_t kBlock = Bf16Table::kBlock;
 // Steps for which a panel of columns (16 KiB) shares the first-level cache with a tile's rows.
 constexpr int64_t kDepth = 256;
 constexpr int64_t kTurnedDepth = 2304;  // of a turned one, which waits for memory: rows are read in long stretches
 constexpr int64_t kTurned = 64;         // rows of a turned product at most
 constexpr int64_t kMostRows = 512;      // of a row block
 constexpr int64_t kWide = 256;          // columns that are packed in parts of the sum
+constexpr int64_t kWideFew = 512;       // the same for few rows, which wait for memory: long stretches of its rows
 constexpr double kSerialFlops = 4e6;    // below, a parallel region costs more than it saves
 // What a panel costs beside its products with another panel: to be read, to be packed by copying or by transposing.
 constexpr double kRead = 0.02, kCopy = 0.1, kTranspose = 0.2;
@@ -74,13 +75,14 @@ DotGemm::DotGemm(const GemmProblem& problem) : p_(problem) {
   const int64_t rows = ceil_div(panels(p_.m), row_tasks_) * kSide,
                 columns = ceil_div(panels(p_.n), column_tasks_) * kSide;
   k_block_ = even_part(p_.k, turned_ ? kTurnedDepth : kDepth, kSteps);
-  k_packed_ = along_ ? round_up(p_.k, kSteps) : k_block_;
+  const bool few = along_ && p_.b_col == 1 && rows <= kTurned && !turned_;
+  k_packed_ = along_ && !few ? round_up(p_.k, kSteps) : k_block_;
   if (k_packed_ >= p_.k) {
     column_block_ = even_part(columns, cache / 2 / kBytes / k_packed_ / kSide * kSide, kSide);
     rows_at_once_ = rows;
     row_block_ = even_part(rows, std::min(cache / 4 / kBytes / k_packed_ / kSide * kSide, kMostRows), kSide);
   } else {
-    column_block_ = even_part(columns, kWide, kSide);
+    column_block_ = even_part(columns, few ? kWideFew : kWide, kSide);
     rows_at_once_ = even_part(rows, cache / 2 / kSumBytes / column_block_ / kSide * kSide, kSide);
     row_block_ = std::min(2 * kSide, rows_at_once_);
   }

@@ -62,7 +62,8 @@ FREIGHT_AVX512 inline void add_along(Sums& acc, const DotRows& a, const TileRows
     for (int pair = 0; pair < kRows; ++pair)
       add_pair(acc, b + pair * kSide, [&](int r) FREIGHT_AVX512 { return pair_at(row[r] + step + 2 * pair); });
   }
-  for (; step + 2 <= a.steps; step += 2, b += kSide) add_pair(acc, b, [&](int r) FREIGHT_AVX512 { return pair_at(row[r] + step); });
+  for (; step + 2 <= a.steps; step += 2, b += kSide)
+    add_pair(acc, b, [&](int r) FREIGHT_AVX512 { return pair_at(row[r] + step); });
   if (step < a.steps) add_pair(acc, b, [&](int r) FREIGHT_AVX512 { return int{row[r][step]}; });
 }
 

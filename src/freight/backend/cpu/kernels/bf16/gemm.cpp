@@ -190,7 +190,7 @@ void BlockGemm<T>::multiply(const Call& call, int64_t row0, int64_t row1, int64_
           Asked next;
           if (next_at < p_.k) {
             next = Asked::block(call.a + next_row * p_.a_row + next_at * p_.a_col, p_.a_col, p_.a_row,
-                            std::min(row_block_, row1 - next_row), std::min(k_block_, p_.k - next_at));
+                                std::min(row_block_, row1 - next_row), std::min(k_block_, p_.k - next_at));
           }
           const int64_t share = ceil_div(next.lines(), panels(rows) * panels(columns));
           for (int64_t i = 0; i < panels(rows); ++i) {
