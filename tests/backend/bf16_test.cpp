@@ -102,16 +102,23 @@ void check_gemm(const GemmCase& c, const GemmForm& f, const Table&... table) {
   for_any_threads(run);
 }
 
-template <class T>
+template <class Multiply>
 class BlockGemms : public testing::Test {
  protected:
   void SetUp() override {
     FREIGHT_NEEDS_BF16();
-    if (std::is_same_v<T, float> && !splits_f32()) GTEST_SKIP() << "f32 products are split with AMX alone";
+    if (kF32 && !splits_f32()) GTEST_SKIP() << "f32 products are split with AMX alone";
   }
+  static void check(const GemmCase& c, const GemmForm& f) {
+    check_gemm<std::conditional_t<kF32, float, Bf16>, Multiply>(c, f);
+  }
+
+ private:
+  static constexpr bool kF32 = std::is_same_v<Multiply, SplitGemm>;
 };
+using Products = testing::Types<BlockGemm<Bf16>, DotGemm, SplitGemm>;
+TYPED_TEST_SUITE(BlockGemms, Products);
 using Numbers = testing::Types<Bf16, float>;
-TYPED_TEST_SUITE(BlockGemms, Numbers);
 // Those on every machine, by AMX in plain loops.
 template <class T>
 class EmulatedGemms : public testing::Test {};
@@ -120,7 +127,7 @@ TYPED_TEST_SUITE(EmulatedGemms, Numbers);
 TYPED_TEST(BlockGemms, EqualsPlainLoopsForOddSizesTransposesAndEpilogues) {
   for (const GemmCase& c :
        {GemmCase{1, 1, 1}, {7, 17, 65, 1, 3}, {65, 7, 17}, {17, 65, 7}, {33, 33, 33, 1, 1}, {1, 65, 33}, {65, 1, 65}}) {
-    for (int form = 0; form < 32; form += 3) check_gemm<TypeParam>(c, GemmForm(form));
+    for (int form = 0; form < 32; form += 3) this->check(c, GemmForm(form));
   }
 }
 
@@ -133,27 +140,32 @@ TYPED_TEST(EmulatedGemms, EqualPlainLoops) {
 
 TYPED_TEST(BlockGemms, RunsBatches) {
   for (int form = 0; form < 32; form += 5) {
-    check_gemm<TypeParam>({9, 21, 33, 5, 1}, GemmForm(form));
-    check_gemm<TypeParam>({33, 64, 400, 3}, GemmForm(form));
+    this->check({9, 21, 33, 5, 1}, GemmForm(form));
+    this->check({33, 64, 400, 3}, GemmForm(form));
   }
-  check_gemm<TypeParam>({1024, 640, 1100, 2}, GemmForm(1));  // whose rows' sums do not fit into the cache at once
+  this->check({1024, 640, 1100, 2}, GemmForm(1));  // whose rows' sums do not fit into the cache at once
 }
 
 // As transposed products: see BlockGemm::turned_.
 TYPED_TEST(BlockGemms, TurnsFewRowsByColumnsAlongTheSteps) {
   constexpr int kTransposedB = 2;
   for (const GemmCase& c : {GemmCase{1, 700, 65}, {7, 65, 1000}, {33, 300, 500, 1, 2}, {64, 1000, 33}}) {
-    for (int form = 0; form < 32; form += 4) check_gemm<TypeParam>(c, GemmForm(form | kTransposedB));
+    for (int form = 0; form < 32; form += 4) this->check(c, GemmForm(form | kTransposedB));
   }
-  check_gemm<TypeParam>({16, 32, 8192}, GemmForm(kTransposedB));  // a part of the columns for one thread alone
+  this->check({16, 32, 8192}, GemmForm(kTransposedB));  // a part of the columns for one thread alone
 }
 
 // Sums in parts: of blocks whose operands stay in the caches, of rows whose sums wait for all columns, of columns that
 // are packed in parts (with 2 MiB of second-level cache; with more the cut is another).
 TYPED_TEST(BlockGemms, AddsUpLongSumsInParts) {
-  for (const GemmCase& c :
-       {GemmCase{5, 3, 5001}, {40, 33, 4999}, {300, 300, 3000}, {820, 520, 1100}, {1500, 60, 1100}}) {
-    for (const int form : {0, 1, 2, 63}) check_gemm<TypeParam>(c, GemmForm(form));
+  for (const GemmCase& c : {GemmCase{5, 3, 5001},
+                            {40, 33, 4999},
+                            {300, 300, 3000},
+                            {820, 520, 1100},
+                            {1500, 60, 1100},
+                            {70, 40, 9000},
+                            {20, 600, 600}}) {
+    for (const int form : {0, 1, 2, 63}) this->check(c, GemmForm(form));
   }
 }
 

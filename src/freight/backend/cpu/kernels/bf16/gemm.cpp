@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "freight/backend/cpu/kernels/bf16/asked.h"
+#include "freight/backend/cpu/kernels/bf16/dots.h"
 #include "freight/backend/cpu/kernels/bf16/split.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/scratch.h"
@@ -28,39 +30,6 @@ int64_t pieces(int64_t steps) { return ceil_div(steps, kSteps); }
 // `most` made smaller so that all blocks of n are nearly equal, in whole units.
 int64_t even_block(int64_t n, int64_t most, int64_t unit) {
   return round_up(ceil_div(n, ceil_div(n, std::max(most, unit))), unit);
-}
-
-// Lines of memory that will be packed next, asked for a few at a time while blocks are computed: `runs` stretches of
-// `length` bytes, `stride` apart.
-class Asked {
- public:
-  Asked() = default;
-  Asked(const void* from, ptrdiff_t stride, int64_t runs, int64_t length)
-      : at_(static_cast<const char*>(from)), run_(at_), stride_(stride), runs_(runs), length_(length) {}
-  int64_t lines() const { return runs_ * ceil_div(length_, kLine); }
-  void ask(int64_t lines) {
-    for (; lines > 0 && runs_ > 0; --lines) {
-      __builtin_prefetch(at_, 0, 2);
-      at_ += kLine;
-      if (at_ < run_ + length_) continue;
-      --runs_;
-      at_ = run_ += stride_;
-    }
-  }
-
- private:
-  static constexpr int64_t kLine = 64;
-  const char *at_ = nullptr, *run_ = nullptr;
-  ptrdiff_t stride_ = 0;
-  int64_t runs_ = 0, length_ = 0;
-};
-
-// `lines` lines of a packed operand, `steps` steps of each.
-template <class T>
-Asked block_of(const T* from, ptrdiff_t step, ptrdiff_t line, int64_t lines, int64_t steps) {
-  constexpr int64_t kBytes = sizeof(T);
-  return line == 1 ? Asked(from, step * kBytes, steps, lines * kBytes)
-                   : Asked(from, line * kBytes, lines, steps * kBytes);
 }
 
 template <class T>
@@ -221,8 +190,8 @@ void BlockGemm<T>::multiply(const Call& call, int64_t row0, int64_t row1, int64_
           const int64_t next_at = more ? at + count : others ? k0 : k0 + steps;
           Asked next;
           if (next_at < p_.k) {
-            next = block_of(call.a + next_row * p_.a_row + next_at * p_.a_col, p_.a_col, p_.a_row,
-                            std::min(row_block_, row1 - next_row), std::min(k_block_, p_.k - next_at));
+            next = Asked::block(call.a + next_row * p_.a_row + next_at * p_.a_col, p_.a_col, p_.a_row,
+                                std::min(row_block_, row1 - next_row), std::min(k_block_, p_.k - next_at));
           }
           const int64_t share = ceil_div(next.lines(), panels(rows) * panels(columns));
           for (int64_t i = 0; i < panels(rows); ++i) {
@@ -289,6 +258,14 @@ void BlockGemm<T>::run(const T* a, const T* b, T* c, const T* bias, const T* res
     multiply_rows({a, b, c, bias, residual}, start(p_.m, row_tasks_, r), start(p_.m, row_tasks_, r + 1),
                   start(p_.n, column_tasks_, q), start(p_.n, column_tasks_, q + 1));
   });
+}
+
+Bf16Gemm::Bf16Gemm(const GemmProblem& problem)
+    : gemm_(uses_dots() ? decltype(gemm_)(std::in_place_type<DotGemm>, problem)
+                        : decltype(gemm_)(std::in_place_type<BlockGemm<Bf16>>, problem)) {}
+
+void Bf16Gemm::run(const Bf16* a, const Bf16* b, Bf16* c, const Bf16* bias, const Bf16* residual, void* scratch) const {
+  std::visit([&](const auto& gemm) { gemm.run(a, b, c, bias, residual, scratch); }, gemm_);
 }
 
 template class BlockGemm<Bf16>;

@@ -4,8 +4,10 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <variant>
 
 #include "freight/backend/cpu/kernels/bf16/blocks.h"
+#include "freight/backend/cpu/kernels/bf16/dot_gemm.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 
 namespace freight::cpu {
@@ -42,8 +44,19 @@ class BlockGemm {
   // Of a thread's scratch memory: packed operands, what split products are checked and corrected in, all.
   size_t left_bytes_ = 0, right_bytes_ = 0, split_bytes_ = 0, thread_bytes_ = 0;
 };
-using Bf16Gemm = BlockGemm<Bf16>;
 using SplitGemm = BlockGemm<float>;
+
+// Of bf16, by what the processor has.
+class Bf16Gemm {
+ public:
+  explicit Bf16Gemm(const GemmProblem& problem);
+  void run(const Bf16* a, const Bf16* b, Bf16* c, const Bf16* bias, const Bf16* residual, void* scratch) const;
+  size_t scratch_bytes() const { return 0; }
+
+ private:
+  std::variant<BlockGemm<Bf16>, DotGemm> gemm_;
+};
+
 // True where f32 products run so here.
 inline bool splits_f32() { return split_table() != nullptr; }
 

@@ -198,26 +198,50 @@ FREIGHT_AMX void tiles_amx(const Bf16Tiles& t, int64_t pieces, bool accumulate) 
   if (t.a2) tiles_amx({t.a2, nullptr, {t.b[0], t.b[1]}, t.count, t.sums2, nullptr, t.next}, pieces, accumulate);
 }
 
-FREIGHT_AVX512 void tiles_dots(const Bf16Tiles& t, int64_t pieces, bool accumulate) {
-  for (int k = 0; k < t.count; ++k) {
-    float* const sums = t.sums + k * kSums;
-    __m512 acc[kRows];
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) acc[r] = accumulate ? _mm512_load_ps(sums + r * kRows) : _mm512_setzero_ps();
-    for (int64_t i = 0; i < pieces * kRows; ++i) {
-      const auto columns = (__m512bh)_mm512_load_si512(t.b[k] + i * kSide);
-      const Bf16* const rows = t.a + i / kRows * kTile + i % kRows * 2;
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        const auto x = (__m512bh)_mm512_set1_epi32(*reinterpret_cast<const int*>(rows + r * kSide));
-        acc[r] = _mm512_dpbf16_ps(acc[r], x, columns);
+// Rows by n tiles of columns, half a tile of rows at a time: 8 n sums in registers, and each row's pair of steps serves
+// n products.
+template <int n>
+FREIGHT_AVX512 inline void row_of_dots(const Bf16* a, const Bf16* const* b, float* sums, int64_t pieces,
+                                       bool accumulate) {
+  constexpr int kAtOnce = kRows / 2;
+  for (int half = 0; half < 2; ++half, a += kAtOnce * kSide, sums += kAtOnce * kRows) {
+    __m512 acc[kAtOnce][n];
+#pragma GCC unroll 8
+    for (int r = 0; r < kAtOnce; ++r) {
+#pragma GCC unroll 3
+      for (int k = 0; k < n; ++k)
+        acc[r][k] = accumulate ? _mm512_load_ps(sums + k * kSums + r * kRows) : _mm512_setzero_ps();
+    }
+    const Bf16* rows = a;
+    for (ptrdiff_t at = 0; at < pieces * kTile; at += kTile, rows += kTile) {
+      for (int pair = 0; pair < kRows; ++pair) {
+        __m512bh columns[n];
+#pragma GCC unroll 3
+        for (int k = 0; k < n; ++k) columns[k] = (__m512bh)_mm512_load_si512(b[k] + at + pair * kSide);
+#pragma GCC unroll 8
+        for (int r = 0; r < kAtOnce; ++r) {
+          const auto x = (__m512bh)_mm512_set1_epi32(*reinterpret_cast<const int*>(rows + r * kSide + 2 * pair));
+#pragma GCC unroll 3
+          for (int k = 0; k < n; ++k) acc[r][k] = _mm512_dpbf16_ps(acc[r][k], x, columns[k]);
+        }
       }
     }
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) _mm512_store_ps(sums + r * kRows, acc[r]);
+#pragma GCC unroll 8
+    for (int r = 0; r < kAtOnce; ++r) {
+#pragma GCC unroll 3
+      for (int k = 0; k < n; ++k) _mm512_store_ps(sums + k * kSums + r * kRows, acc[r][k]);
+    }
   }
-  if (t.a2)
-    tiles_dots({t.a2, nullptr, {t.b[0], t.b[1], t.b[2]}, t.count, t.sums2, nullptr, t.next}, pieces, accumulate);
+}
+
+FREIGHT_AVX512 void tiles_dots(const Bf16Tiles& t, int64_t pieces, bool accumulate) {
+  for (int k = 0; k < t.count;) {
+    const int n = t.count - k == 4 ? 2 : std::min(t.count - k, 3);
+    const auto row = n == 3 ? row_of_dots<3> : n == 2 ? row_of_dots<2> : row_of_dots<1>;
+    row(t.a, t.b + k, t.sums + k * kSums, pieces, accumulate);
+    if (t.a2) row(t.a2, t.b + k, t.sums2 + k * kSums, pieces, accumulate);
+    k += n;
+  }
 }
 
 // --- results ---
