@@ -76,6 +76,17 @@ TEST(Layout, ANetOfConvolutionsConvertsItsInputAndItsResultAlone) {
   }
 }
 
+TEST(Layout, AnAdaptivePoolOfUnequalWindowsBetweenConvolutionsConvertsNothing) {
+  Graph g;
+  Builder b(g);
+  const Value x = conv3(b, tensor(b, {2, 3, 14, 14}), 5);
+  const Value pooled = b.one(Op::adaptive_avg_pool, AdaptivePoolAttrs{{4, 3}}, {x});
+  g.outputs = {conv3(b, pooled, 5)};
+  const Backend& device = backend(fusing_backend());
+  const PlacedGraph p = layout(run_pipeline(g, device), device);
+  EXPECT_EQ(copies(p), 2) << print(p.graph);  // of the input and of the result
+}
+
 TEST(Layout, ReadersOfOneValueShareItsConversion) {
   Graph g;
   Builder b(g);

@@ -296,9 +296,18 @@ Values adaptive_avg_pool(Builder& b, const Node& n, const Values& in) {
   const Shape& output = attrs<AdaptivePoolAttrs>(n).output;
   const DType given = b.type(in[0]).dtype;
   Value x = b.cast(in[0], wide(given));
-  for (int k = 0; k < output.rank(); ++k) {  // the outer axis first: whole rows are gathered
-    if (b.shape(x)[2 + k] % output[k] != 0) x = uneven_means(b, x, 2 + k, output[k]);
+  // Channels last, as activations are stored: what is gathered is contiguous then. The outer axis first.
+  Shape channels_last{0}, channels_first{0, output.rank() + 1};
+  for (int k = 0; k < output.rank(); ++k) {
+    channels_last.push_back(2 + k);
+    channels_first.push_back(1 + k);
   }
+  channels_last.push_back(1);
+  x = b.transpose(x, channels_last);
+  for (int k = 0; k < output.rank(); ++k) {
+    if (b.shape(x)[1 + k] % output[k] != 0) x = uneven_means(b, x, 1 + k, output[k]);
+  }
+  x = b.transpose(x, channels_first);
   for (int k = output.rank() - 1; k >= 0; --k) {
     const int axis = 2 + k;
     const Shape s = b.shape(x);

@@ -273,6 +273,42 @@ void store_bytes(const ChainLink* link, void* const* p, size_t i, size_t stride,
   });
   go_on<G>(link, p, i, stride, part, x0, x1, x2, x3);
 }
+#if HWY_TARGET == HWY_AVX3
+// Bytes of a whole group are made of masks, and masks of bytes; those that lie together at once.
+void store_mask(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
+  auto* to = static_cast<uint8_t*>(p[link->a]) + i;
+  const auto truth_of = [](V x) HWY_ATTR { return _mm512_cmp_ps_mask(x.raw, _mm512_setzero_ps(), _CMP_NEQ_UQ); };
+  const __mmask16 m0 = truth_of(x0), m1 = truth_of(x1), m2 = truth_of(x2), m3 = truth_of(x3);
+  if (stride == hn::Lanes(D())) {
+    const __mmask64 all = _mm512_kunpackd(_mm512_kunpackw(m3, m2), _mm512_kunpackw(m1, m0));
+    _mm512_storeu_si512(to, _mm512_maskz_set1_epi8(all, 1));
+  } else {
+    const auto put = [&](size_t strip, __mmask16 m) HWY_ATTR {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + strip * stride), _mm_maskz_set1_epi8(m, 1));
+    };
+    put(0, m0), put(1, m1), put(2, m2), put(3, m3);
+  }
+  go_on<Group::whole>(link, p, i, stride, part, x0, x1, x2, x3);
+}
+void keep_by_mask(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
+  const auto* from = static_cast<const uint8_t*>(p[link->a]) + i;
+  if (stride == hn::Lanes(D())) {
+    const __m512i bytes = _mm512_loadu_si512(from);
+    const __mmask64 all = _mm512_test_epi8_mask(bytes, bytes);
+    x0.raw = _mm512_maskz_mov_ps(static_cast<__mmask16>(all), x0.raw);
+    x1.raw = _mm512_maskz_mov_ps(static_cast<__mmask16>(all >> 16), x1.raw);
+    x2.raw = _mm512_maskz_mov_ps(static_cast<__mmask16>(all >> 32), x2.raw);
+    x3.raw = _mm512_maskz_mov_ps(static_cast<__mmask16>(all >> 48), x3.raw);
+  } else {
+    const auto kept = [&](size_t strip, V x) HWY_ATTR {
+      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + strip * stride));
+      return V{_mm512_maskz_mov_ps(_mm_test_epi8_mask(bytes, bytes), x.raw)};
+    };
+    x0 = kept(0, x0), x1 = kept(1, x1), x2 = kept(2, x2), x3 = kept(3, x3);
+  }
+  go_on<Group::whole>(link, p, i, stride, part, x0, x1, x2, x3);
+}
+#endif
 
 template <Group G>
 void end(const ChainLink*, void* const*, size_t, size_t, size_t, V, V, V, V) {}
@@ -368,6 +404,8 @@ ChainTable make_chain_table() {
   t.store_bytes = pair(store_bytes<kW>, store_bytes<kP>);
   t.stream_half = t.store_half = pair(store_half<kW>, store_half<kP>);
 #if HWY_TARGET == HWY_AVX3
+  t.store_bytes.whole = reinterpret_cast<LinkFn>(store_mask);
+  t.keep_where.whole = reinterpret_cast<LinkFn>(keep_by_mask);
   if (bf16_table()) {
     t.store_half.whole = reinterpret_cast<LinkFn>(store_rounded<Caches::kept>);
     t.stream_half.whole = reinterpret_cast<LinkFn>(store_rounded<Caches::passed>);

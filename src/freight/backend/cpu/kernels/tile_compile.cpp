@@ -97,10 +97,14 @@ class Compiler {
   bool is_constant(int v) { return value(v).kind == TileValue::Kind::constant; }
   bool is_zero(int v) { return is_constant(v) && value(v).number == 0 && !std::signbit(value(v).number); }
 
-  // relu(x) > c is x > c where c is not negative: the mask of a gradient needs no relu.
+  // relu(x) > c is x > c where c is not negative: the mask of a gradient needs no relu. One that is stored is compared
+  // itself: a chain has it at hand, where x would have to be kept.
   void compare_before_relu() {
+    const auto stored = [&](int v) {
+      return std::any_of(p_.stores.begin(), p_.stores.end(), [&](const TileStore& s) { return s.value == v; });
+    };
     for (TileValue& v : p_.values) {
-      if (v.kind == TileValue::Kind::op && v.op == Op::gt && is_op(v.a, Op::relu) && is_constant(v.b) &&
+      if (v.kind == TileValue::Kind::op && v.op == Op::gt && is_op(v.a, Op::relu) && !stored(v.a) && is_constant(v.b) &&
           value(v.b).number >= 0) {
         v.a = value(v.a).a;
       }
