@@ -345,11 +345,9 @@ nb::object binary(const Elementwise& f, nb::handle left, nb::handle right, bool 
 
 namespace {
 void need_no_views(const PyArray& x) {
-  if (x.viewed) {
-    raise<TypeError>(
-        "in jit and grad an array that is a view, or of which there are views, is not written to: make a "
-        "new one, as by x = x + y or where");
-  }
+  if (x.viewed)
+    raise<TypeError>("in jit and grad an array that is a view, or of which there are views, is not written to: make a ",
+                     "new one, as by x = x + y or where");
 }
 }  // namespace
 

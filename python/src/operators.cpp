@@ -91,6 +91,9 @@ PyObject* in_place_slot(PyObject* a, PyObject* b) {
 
 PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
   if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+  const Scalar n = scalar_of(b);
+  const PyArray* x = n.value == 2.0 && n.kind != Scalar::Kind::complex ? array_or_null(a) : nullptr;
+  if (x && is_floating(x->dtype())) return binary_slot<"multiply">(a, a);
   return binary_slot<"pow">(a, b);
 }
 PyObject* in_place_power(PyObject* a, PyObject* b, PyObject*) { return in_place_slot<"pow">(a, b); }

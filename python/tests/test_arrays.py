@@ -456,3 +456,13 @@ def test_round_takes_decimals_and_divmod_is_that_of_numpy():
         assert [part.tolist() for part in found] == [part.tolist() for part in expected]
     with pytest.raises(TypeError, match="argmax: axis: expected one axis, or None for all"):
         f.argmax(f.asarray(x), axis=(0, 1))
+
+
+def test_squares_have_the_type_and_the_elements_of_products():
+    for dtype in (f.float32, f.float16, f.int8, f.uint8, f.complex64):
+        x = f.asarray([1, 3, 20], dtype=dtype)
+        for y in (x**2, f.jit(lambda x: x**2)(x)) if dtype != f.complex64 else (x**2,):
+            assert y.dtype == dtype and y.tolist() == (x * x).tolist()
+    x = f.asarray([1.5, -3.0])
+    assert (x**2.0).tolist() == [2.25, 9] and (x ** f.asarray(2.0)).tolist() == [2.25, 9] and (x ** (2 + 0j)).dtype == f.complex64
+    assert f.grad(lambda x: f.sum(x**2))(x).tolist() == [3, -6] and (f.asarray([1.5]) ** 10**30).tolist() == [float("inf")]
