@@ -127,6 +127,14 @@ const Case kCases[] = {
      [](const Tensor& x) {
        return matmul(reshape(x, {-1, 6}), reshape(per_row(18), {6, 3}));
      }},
+    {"transposed convolutions",
+     [](const Tensor& x) {
+       const Tensor image = reshape(x, {-1, 4, 3, 2});
+       const ConvTransposeOptions strided{.stride = {3, 2}, .padding = {1, 0}, .output_padding = {2, 1}, .dilation = 2};
+       return concat({reshape(conv_transpose2d(image, spread({4, 3, 2, 3})) + spread({1, 3, 1, 1}), {-1, 48}),
+                      reshape(conv_transpose2d(image, spread({4, 2, 3, 2}), strided), {-1, 2 * 11 * 6})},
+                     1);
+     }},
     {"pools",
      [](const Tensor& x) {
        return max_pool1d(x, {.kernel = 3, .stride = 2, .padding = 1}) +

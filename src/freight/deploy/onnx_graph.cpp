@@ -163,17 +163,26 @@ Ints pads(const Shape& low, const Shape& high) {
   return all;
 }
 
+// A convolution, or its gradient with respect to x, which is a transposed convolution with the same weight.
 void conv(Writer& w, const FNode& n) {
   const auto& a = attrs<ConvAttrs>(n);
   const Shape& weight = w.type(n.in(1)).shape;
   Names in{w.full(n.in(0)), w.full(n.in(1))};
   if (const Value bias = w.bias_of(n.out()); bias.valid()) in.push_back(w.stored(bias));
-  w.set(n.out(), w.emit("Conv", in,
-                        {{"dilations", ints(a.dilation)},
-                         {"group", a.groups},
-                         {"kernel_shape", Ints(weight.begin() + 2, weight.end())},
-                         {"pads", pads(a.pad_low, a.pad_high)},
-                         {"strides", ints(a.stride)}}));
+  std::vector<Attribute> settings{{"dilations", ints(a.dilation)},
+                                  {"group", a.groups},
+                                  {"kernel_shape", Ints(weight.begin() + 2, weight.end())},
+                                  {"pads", pads(a.pad_low, a.pad_high)},
+                                  {"strides", ints(a.stride)}};
+  if (n.op == Op::conv) return w.set(n.out(), w.emit("Conv", in, settings));
+  const Shape &x = w.type(n.in(0)).shape, &y = w.type(n.out()).shape;
+  Ints rest;  // elements that the windows leave at the end
+  for (int i = 0; i < a.stride.rank(); ++i) {
+    const int64_t covered = a.stride[i] * (x[i + 2] - 1) + a.dilation[i] * (weight[i + 2] - 1) + 1;
+    rest.push_back(y[i + 2] - (covered - a.pad_low[i] - a.pad_high[i]));
+  }
+  settings.push_back({"output_padding", rest});
+  w.set(n.out(), w.emit("ConvTranspose", in, settings));
 }
 
 void pool(Writer& w, const FNode& n) {
@@ -343,6 +352,7 @@ constexpr Row kRows[] = {
     {Op::argmin, nullptr, arg_reduce},
     {Op::matmul, nullptr, matmul},
     {Op::conv, nullptr, conv},
+    {Op::conv_grad_input, nullptr, conv},
     {Op::max_pool, nullptr, pool},
     {Op::avg_pool, nullptr, pool},
     {Op::gather, nullptr, gather},
