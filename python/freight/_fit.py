@@ -9,7 +9,7 @@ import warnings
 import weakref
 
 from . import _array_api as xp
-from . import _core, _devices, _display, _fit_settings, _hints, _lazy, _outputs, _several, _termination, distributed
+from . import _core, _devices, _display, _fit_settings, _functions, _hints, _lazy, _outputs, _several, _termination, distributed
 from ._callbacks import Callback, checked, hears_steps, judged_by, known_metric
 from ._containers import wrapped
 from ._fit_data import (
@@ -153,13 +153,63 @@ def _request(model, x, y, *, loss, metric=None, classes=None):
                "dtype": "float32" if x.dtype == xp.uint8 else x.dtype.name,
                "classes": classes or ([str(i) for i in range(y.shape[1])] if y.dtype == xp.uint8 else []), "mean": task.get("mean", []), "std": task.get("std", [])}
     request["loss"] = _kind_of(y) if callable(loss) or loss in (None, "auto") or y.dtype == xp.uint8 else loss
+    own, right = _of_whole_arrays(model, request, loss)
+    if own is not None:
+        request["loss_function"] = _per_sample(own)
     if callable(loss):
         request["loss_function"] = _per_sample(_outputs.whole(model, loss))
+    if right is not None and not callable(metric):
+        request |= {"metric_function": right, "metric_name": "accuracy", "higher_is_better": True}
     if callable(metric):
         name = getattr(metric, "__name__", "metric")
         request |= {"metric_function": _per_sample(_outputs.whole(model, metric)), "metric_name": name if name.isidentifier() else "metric",
                     "higher_is_better": getattr(metric, "higher_is_better", True)}
     return request
+
+
+# Losses of values of which a sample has more than one axis: the library's trainer has one axis of them.
+_OF_VALUES = {"mse": _functions.mse_loss, "mae": _functions.l1_loss, "huber": _functions.huber_loss}
+
+
+def _of_whole_arrays(model, request, loss):
+    """(the function of a named loss, the function of the accuracy), where targets have axes that the library's losses do not take:
+    values (N, ...) with outputs of the same shape, and classes (N, ...) with outputs (N, K, ...); else None for each. A loss of
+    the program over classes whose outputs are not classes has no accuracy."""
+    y = request["y"]
+    if y.dtype == xp.float32 and y.ndim > 2 and not callable(loss):
+        if request["loss"] == "bce":
+            request["loss"] = "mse"
+            return _functions.bce_with_logits, None
+        return _OF_VALUES.get(request["loss"]), None
+    if y.dtype not in (xp.int32, xp.int64) or y.shape[0] == 0 or (y.ndim == 1 and not callable(loss)):
+        return None, None
+    outputs = tuple(_core.output_shape(model._node(), request))[1:]
+    places = y.shape[1:]
+    if y.ndim == 1:
+        if len(outputs) != 1:
+            request["loss"], request["feeds"] = "mse", True
+        return None, None
+    if len(outputs) == len(places) + 1 and outputs[1:] == places and (len(places) > 1 or outputs[:-1] != places):
+        axis = 1
+    elif outputs[:-1] == places:
+        axis = len(outputs)
+    else:  # a loss of classes that are not the outputs'
+        request["loss"] = "mse" if callable(loss) else request["loss"]
+        return None, None
+    if axis > 1 and len(places) == 1 and not callable(loss):
+        return None, None
+
+    def cross_entropy(outputs, targets):
+        from .nn import functional
+
+        return functional.cross_entropy(xp.moveaxis(outputs, axis, 1), xp.where(targets < 0, -100, targets))
+
+    def right(outputs, targets):
+        counted = targets >= 0
+        hits = xp.astype((xp.astype(xp.argmax(outputs, axis=axis), targets.dtype) == targets) & counted, xp.float32)
+        return xp.sum(hits) / xp.maximum(xp.sum(xp.astype(counted, xp.float32)), xp.asarray(1.0))
+
+    return cross_entropy, right
 
 
 def _need_tokens(model, request):
@@ -334,7 +384,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     soft = _are_shares(y, loss, "fit")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
     request["path"] = path
-    request["feeds"] = tokens or (x.dtype == xp.float32 and y.dtype == xp.int32) or soft or batches is not None or not shuffle
+    request["feeds"] = request.get("feeds") or tokens or (x.dtype == xp.float32 and y.dtype == xp.int32) or soft or batches is not None or not shuffle
     request["shuffle"] = bool(shuffle)
     request["batches"] = batches
     if validation_data is not None:
@@ -352,6 +402,12 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     else:
         vx, vy = x[:0], y[:0]
     request |= {"vx": vx, "vy": vy}
+    if request["feeds"]:
+        request["x"], request["vx"] = _as_floats(request["x"]), _as_floats(vx)
+    labels = request["feeds"] and y.dtype == xp.uint8
+    if labels:  # of batches: the trainer has labels of arrays alone
+        request |= {"y": xp.astype(y, xp.float32), "vy": xp.astype(vy, xp.float32), "loss": "mse"}
+        request.setdefault("loss_function", _functions.bce_with_logits)
     callbacks = [checked(c) for c in ([callbacks] if isinstance(callbacks, Callback) else callbacks)]
     settings = _fit_settings.checked("fit", settings)
     if not isinstance(settings.get("optimizer", ""), str):
@@ -372,6 +428,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         settings["metric"] = known_metric("fit: metric", metric)
     elif judge:
         settings["metric"] = judge
+    if settings.get("metric") == "accuracy" == request.get("metric_name"):
+        settings["metric"] = "own"
     if settings.get("metric") in ("accuracy", "loss") and not judge and not settings.get("early_stop") and validation_data is None and not path:
         del settings["metric"]  # they are shown in any case
     if (settings.get("early_stop", 0) > 0 or "metric" in settings) and validation_data is None and not path:
@@ -391,7 +449,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     if not any(p.requires_grad for p in model.parameters()):
         raise ValueError(f"fit: {_name_of(model)} has no parameters to train: a list of modules must be an nn.ModuleList, and "
                          "requires_grad_(True) ends what requires_grad_(False) has frozen")
-    if request["loss"] == "multilabel":
+    if request["loss"] == "multilabel" and "loss_function" not in request:
         settings["task"] = "multilabel"
     if resume:
         if not output_dir:
@@ -407,6 +465,10 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     model.__dict__["_task"] = {k: request[k] for k in ("input", "dtype", "loss", "classes", "mean", "std")}
     if before and "images" in before:
         model.__dict__["_task"]["images"] = before["images"]
+    if labels:
+        model.__dict__["_task"]["loss"] = "multilabel"
+    elif not callable(loss) and loss == "bce" and y.ndim > 2:
+        model.__dict__["_task"]["loss"] = "bce"
     if callable(loss):
         model.__dict__["_task"]["loss_function"] = loss
     if callable(metric) or "metric" in settings:
@@ -480,7 +542,9 @@ def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device
     _lazy.settle(model, x)
     soft = _are_shares(y, loss, "evaluate")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
-    request["feeds"] = tokens or soft or y.dtype == xp.int32
+    request["feeds"] = request.get("feeds") or tokens or soft or y.dtype == xp.int32
+    if request["feeds"] and x.dtype == xp.uint8:
+        request["x"] = _as_floats(x)
     if isinstance(metric, str) and metric not in ("auto", "loss", "accuracy", "own"):
         request |= {"metric": known_metric("evaluate: metric", metric), "metric_name": metric}
     figures = _core.evaluate(model._node(), request, batch_size, device, precision)
@@ -547,21 +611,29 @@ def _joined(parts, count):
 def save(model, path, *, input_shape=None, loss=None):
     """See Module.save."""
     task = {"loss": "cross_entropy", "classes": [], "mean": [], "std": [], **(model.__dict__.get("_task") or {})}
-    if input_shape is not None:
-        task["input"], task["dtype"] = tuple(input_shape), task.get("dtype", "float32")
-        _lazy.settle(model, xp.zeros((0, *input_shape), dtype=task["dtype"]))
+    several = _shapes_of_several(model, task, input_shape)
+    if several:
+        task["input"], task["dtype"] = (), "float32"
+    elif input_shape is not None:
+        task["input"] = tuple(input_shape)
     elif "input" not in task:
         if "_seen" not in model.__dict__:
             raise ValueError("save: expected input_shape, the shape of one sample: the model has seen none so far")
         task["input"], task["dtype"] = model.__dict__["_seen"]
     if loss is not None:
         task["loss"] = loss
-    from . import _stored
-
-    text = _stored.described(model, {k: v for k, v in task.items() if not callable(v)})
-    request = {"name": _name_of(model), **task, "loss_function": None, "module": text}
-    with run_of_trainer():
-        fault, untrained = _core.save_model(model._node(), os.fspath(path), request)
+    seen = task.get("dtype") or model.__dict__.get("_seen", (None, None))[1]
+    # Where no sample was seen, floats are more likely than tokens.
+    for dtype in (seen,) if seen else ("float32", "int32"):
+        task["dtype"] = "int32" if dtype == "int64" else dtype
+        try:
+            fault, untrained, text = _saved(model, path, task, several)
+        except ValueError as error:  # a lazy layer behind an embedding is made by a call
+            if seen or dtype == "int32":
+                raise
+            fault = str(error)
+        if not fault:
+            break
     if fault and text is None:
         warnings.warn(f"save: the file has the weights alone, for load_weights: {fault}", stacklevel=3)
     elif fault:
@@ -569,6 +641,30 @@ def save(model, path, *, input_shape=None, loss=None):
     elif untrained and text is None:
         warnings.warn(f"save: freight.load and the command can use the file, but not train it: {untrained}", stacklevel=3)
     return not fault or text is not None
+
+
+def _shapes_of_several(model, task, input_shape):
+    """Why a file has the weights alone, where the module has several inputs; else ""."""
+    if isinstance(input_shape, dict) or (isinstance(input_shape, (tuple, list)) and any(isinstance(s, (tuple, list, dict)) for s in input_shape)):
+        return "models of several inputs are not stored: expected one shape as input_shape, got several"
+    if input_shape is None and "input" not in task and _several.is_of_several(model):
+        return "models of several inputs are not stored"
+    return ""
+
+
+def _saved(model, path, task, weights_alone):
+    """Writes the file; returns why it has the weights alone, why it cannot be trained, and the module as a text or None."""
+    from . import _stored
+
+    if not weights_alone:
+        _lazy.settle(model, xp.zeros((0, *task["input"]), dtype=task["dtype"]))
+    text = None if weights_alone else _stored.described(model, {k: v for k, v in task.items() if not callable(v)})
+    request = {"name": _name_of(model), **task, "loss_function": None, "module": text, "weights_alone": weights_alone or None}
+    with run_of_trainer():
+        fault, untrained = _core.save_model(model._node(), os.fspath(path), request)
+    if fault.startswith("Traceback"):
+        fault = fault.strip().splitlines()[-1]
+    return fault, untrained, text
 
 
 def load(path):

@@ -13,7 +13,7 @@ def _as_floats(x):
 def _inputs(x, what):
     """(array on the host, whether its type needs feeds)."""
     if isinstance(x, dict):
-        raise TypeError(f"{what}: expected one array, got a dict: several inputs are arrays of all samples, not batches of an iterable")
+        raise TypeError(f"{what}: expected one array, got a dict: several inputs are for a module whose forward takes as many")
     x = xp.asarray(x)
     if x.ndim < 2:
         raise ValueError(f"{what}: expected samples of at least one axis, (N, ...), got shape {x.shape}; of one sample: x[None]")
@@ -60,7 +60,8 @@ def _targets(y, loss, classes, what):
     if y.dtype in (xp.uint8, xp.bool) and y.ndim == 2:
         return _core.to_host(xp.astype(y, xp.uint8, copy=False)), classes
     if xp.isdtype(y.dtype, "integral") and y.shape[1] == 1:
-        raise ValueError(f"{what}: y: expected classes as (N,), got {y.shape}: use y[:, 0]")
+        what_else = "" if y.ndim == 2 else ", and values as floats: y.astype(\"float32\")"
+        raise ValueError(f"{what}: y: expected classes as ({'N,' if y.ndim == 2 else 'N, ...'}), got {y.shape}: use y[:, 0]{what_else}")
     if xp.isdtype(y.dtype, "integral"):
         return _core.to_host(xp.astype(y, xp.int32, copy=False)), classes
     raise TypeError(f"{what}: expected classes, labels or real values, got {y.dtype}{list(y.shape)}")
@@ -86,7 +87,8 @@ def _are_shares(y, loss, what):
 
 def _pair(data, what):
     if not isinstance(data, (tuple, list)) or len(data) != 2:
-        raise TypeError(f"{what}: expected (x, y), got {type(data).__name__}")
+        length = f" of {len(data)}" if isinstance(data, (tuple, list)) else ""
+        raise TypeError(f"{what}: expected (x, y), got {type(data).__name__}{length}")
     return data
 
 
@@ -163,6 +165,8 @@ class _Batches:
         (x, tokens), (y, _) = _inputs(x, what), _targets(y, self.loss, None, what)
         _need_as_many(x, y, what)
         x = _as_floats(x)
+        if self.size is not None and y.dtype == xp.uint8:
+            y = xp.astype(y, xp.float32)
         self.at += 1
         if self.size is not None and (x.shape[1:] != self.x.shape[1:] or y.shape[1:] != self.y.shape[1:] or x.dtype != self.x.dtype
                                       or x.shape[0] != self.size and self.at < self.count):
@@ -185,7 +189,17 @@ def _batches_per_epoch(loader, steps):
     return steps or count
 
 
+def _are_batches(x):
+    """Whether x is a list of batches [(x0, y0), (x1, y1)], and not (x, y) itself."""
+    def is_data(part):
+        return isinstance(part, (dict, tuple)) or len(getattr(part, "shape", ())) > 0
+
+    return isinstance(x, list) and len(x) > 0 and all(isinstance(b, (list, tuple)) and len(b) > 1 and all(map(is_data, b)) for b in x)
+
+
 def _is_loader(x):
+    if _are_batches(x):
+        return True
     is_sequence = hasattr(x, "__getitem__") and hasattr(x, "__len__")  # such as those of Keras
     return not hasattr(x, "shape") and not isinstance(x, (list, tuple, dict)) and (hasattr(x, "__iter__") or is_sequence)
 

@@ -2,11 +2,12 @@
 sample lie side by side in its row, as f32, and are taken apart again in front of forward."""
 import functools
 import inspect
+import itertools
 import math
 import weakref
 
 from . import _array_api as xp
-from . import _core
+from . import _core, _fit_data
 from ._containers import OF_LIBRARY
 from ._module import Module
 
@@ -99,19 +100,76 @@ def _joined(model, x, what):
     return _made[model][1], rows
 
 
+class _Batches:
+    """The batches of a loader whose inputs are several, with the inputs of a sample in a row."""
+
+    def __init__(self, loader, taken):
+        self._loader, self._taken, self.sampler = loader, taken, getattr(loader, "sampler", None)
+
+    def __iter__(self):
+        return map(self._taken, self._loader)
+
+    def __len__(self):
+        return len(self._loader)
+
+
+def _of_batches(model, loader, what):
+    """(the module as one of a single array, the batches as such arrays), where the batches have several inputs."""
+    if not isinstance(model, Module) or _takes(model)[0] < 2:
+        return model, loader
+    is_iterator = iter(loader) is loader
+    first = next(iter(loader), None)
+    if is_iterator:
+        rest = loader
+        loader = itertools.chain([] if first is None else [first], rest)
+    if not isinstance(first, (tuple, list)) or len(first) != 2 or not _are_several(model, first[0]):
+        return model, loader
+    whole, _ = _joined(model, first[0], f"{what}: batch 0 of x")
+
+    def taken(batch):
+        x, y = _fit_data._pair(batch, f"{what}: a batch of x")
+        rows, layout = _rows(x, f"{what}: a batch of x")
+        if layout != whole._layout:
+            raise ValueError(f"{what}: a batch of x: expected inputs {_named(whole._layout)} as in the first batch, got {_named(layout)}")
+        return rows, y
+
+    return whole, map(taken, loader) if is_iterator else _Batches(loader, taken)
+
+
+def _named(layout):
+    return ", ".join(f"{name} {dtype}{list(shape)}" for name, shape, dtype in layout)
+
+
+def is_of_several(model):
+    """Whether fit, evaluate or predict had the module with several inputs."""
+    return model in _made
+
+
 def accepted(function):
     """fit, evaluate or predict, which then also takes several inputs as x."""
     name = function.__name__
 
     @functools.wraps(function)
     def call(model, x, *y, **settings):
+        if name != "predict" and (not y or y[0] is None) and _fit_data._is_loader(x):
+            model, x = _of_batches(model, x, name)
+            validation = settings.get("validation_data")
+            if isinstance(model, Joined) and validation is not None:
+                if _fit_data._is_loader(validation):
+                    validation = _of_batches(original(model), validation, "fit: validation_data")[1]
+                elif isinstance(validation, (tuple, list)) and len(validation) == 2 and _are_several(original(model), validation[0]):
+                    validation = _joined(original(model), validation[0], "fit: validation_data")[1], validation[1]
+                settings["validation_data"] = validation
+            return function(model, x, *y, **settings)
         if name != "predict" and (not y or y[0] is None) and isinstance(x, (tuple, list)) and len(x) == 2 and _are_several(model, x[0]):
             x, y = x[0], (x[1],)
         if not _are_several(model, x):
             return function(model, x, *y, **settings)
         whole, rows = _joined(model, x, f"{name}: x")
         validation = settings.get("validation_data")
-        if isinstance(validation, (tuple, list)) and len(validation) == 2 and _are_several(model, validation[0]):
+        if _fit_data._is_loader(validation):
+            settings["validation_data"] = _of_batches(model, validation, "fit: validation_data")[1]
+        elif isinstance(validation, (tuple, list)) and len(validation) == 2 and _are_several(model, validation[0]):
             other, vx = _joined(model, validation[0], "fit: validation_data")
             if other is not whole:
                 raise ValueError("fit: validation_data: expected inputs of the same names, shapes and types as x")

@@ -615,8 +615,8 @@ def test_several_inputs_that_do_not_fit_are_named():
         net.fit((X, KIND[1:]), Y)
     with pytest.raises(ValueError, match="'kind'.: expected integers up to 16777216 beside other inputs, got 100000000"):
         net.predict({"numbers": X[:1], "kind": np.asarray([10**8])})
-    with pytest.raises(TypeError, match="expected one array, got a dict: several inputs are arrays of all samples"):
-        net.fit([({"numbers": X, "kind": KIND}, Y)].__iter__(), steps_per_epoch=1, verbose=0)
+    with pytest.raises(TypeError, match="expected one array, got a dict: several inputs are for a module whose forward takes as many"):
+        nn.Linear(3, 1).fit([({"numbers": X, "kind": KIND}, Y)].__iter__(), steps_per_epoch=1, verbose=0)
     stacked = made(chain)
     assert stacked.predict(tuple(X[:4])).shape == (4, 3)  # samples, not inputs: the forward takes one
 

@@ -7,6 +7,7 @@ import pytest
 
 import freight as fr
 from freight import callbacks, nn
+from freight.nn import functional as F
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(128, 4)).astype("f4")
@@ -226,3 +227,130 @@ def test_losses_and_metrics_of_ones_own_over_tokens_are_means_in_evaluations():
     assert float(loss(by_hand, fr.asarray(y))) == pytest.approx(found["loss"], rel=1e-5)
     assert history["val_loss"] == pytest.approx(history["loss"], rel=1e-5) == [found["loss"]]
     assert float(metric(by_hand, fr.asarray(y))) == pytest.approx(found["metric"], abs=1e-6) == history["val_metric"][0]
+
+
+class Pair(nn.Module):
+    """Of two inputs, one of them tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.e, self.f = nn.Embedding(10, 4), nn.Linear(3, 4)
+
+    def forward(self, user, context):
+        return fr.sum(self.e(user) * self.f(context), axis=-1, keepdims=True)
+
+
+USERS, CONTEXTS, SCORES = np.arange(64) % 10, RNG.normal(size=(64, 3)).astype("f4"), np.ones(64, "f4")
+
+
+def test_a_net_of_several_inputs_saves_its_weights_and_warns(tmp_path):
+    net, x = Pair(), {"user": USERS, "context": CONTEXTS}
+    for shapes in (((), (3,)), {"user": (), "context": (3,)}):
+        with pytest.warns(UserWarning, match="weights alone, .* several inputs"):
+            assert not net.save(tmp_path / "a.safetensors", input_shape=shapes)
+    net.fit(x, SCORES, verbose=0)
+    with pytest.warns(UserWarning, match="weights alone, .* several inputs"):
+        assert not net.save(tmp_path / "a.safetensors")
+    assert np.array_equal(Pair().load_weights(tmp_path / "a.safetensors").predict(x), net.predict(x))
+
+
+def test_batches_of_several_inputs_train_as_the_arrays_do(tmp_path):
+    x, start = {"user": USERS, "context": CONTEXTS}, Pair()
+    parts = [slice(i, i + 16) for i in range(0, 64, 16)]
+    named = [({"user": USERS[p], "context": CONTEXTS[p]}, SCORES[p]) for p in parts]
+    ordered = [((USERS[p], CONTEXTS[p]), SCORES[p]) for p in parts]
+
+    def trained(*data, **settings):
+        net = copy.deepcopy(start)
+        return net.fit(*data, epochs=2, verbose=0, **settings).history, net
+
+    expected, net = trained(x, SCORES, batch_size=16, shuffle=False, validation_data=(x, SCORES))
+    assert net.evaluate(named) == net.evaluate(x, SCORES)
+    for data, settings in ((named, {}), (ordered, {}), (iter(ordered * 2), {"steps_per_epoch": 4}), (named, {"validation_data": (x, SCORES)}),
+                           (ordered, {"validation_data": ordered})):
+        found, _ = trained(data, **settings)
+        assert all(found[k] == pytest.approx(expected[k], rel=1e-5) for k in found)
+    found, _ = trained(x, SCORES, batch_size=16, shuffle=False, validation_data=named)
+    assert found["val_loss"] == pytest.approx(expected["val_loss"], rel=1e-5)
+    other = [named[0], ({"user": USERS[:16], "context": CONTEXTS[:16, :2]}, SCORES[:16])]
+    with pytest.raises(ValueError, match=r"a batch of x: expected inputs user .*, context float32\[3\] as in the first batch, got .* context float32\[2\]"):
+        start.fit(other, verbose=0)
+
+
+def test_a_list_of_batches_is_a_loader():
+    net = nn.Linear(4, 2)
+    history = net.fit([(X[:64], Y[:64]), (X[64:], Y[64:])], epochs=3, verbose=0)
+    assert history.steps == 6 and net.evaluate([(X[:64], Y[:64]), (X[64:], Y[64:])]) == net.evaluate(X, Y)
+    with pytest.raises(TypeError, match=r"batch 0 of x: expected \(x, y\), got tuple of 3"):
+        net.fit([(X, Y, np.ones(128))] * 2, verbose=0)
+
+
+def test_a_network_of_tokens_is_saved_by_the_shape_of_a_sample(tmp_path):
+    class Mean(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.e, self.f = nn.Embedding(20, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.f(fr.mean(self.e(x), axis=1))
+
+    tokens, path = RNG.integers(0, 20, (9, 7)), tmp_path / "tokens.safetensors"
+    fresh, called = Mean(), Mean()
+    expected = called.predict(tokens)
+    assert fresh.save(path, input_shape=(7,)) and fr.load(path).predict(tokens).shape == (9, 3)
+    assert called.save(path, input_shape=(7,)) and np.allclose(fr.load(path).predict(tokens), expected, atol=1e-6)
+
+
+def test_labels_in_a_given_order_and_in_batches_train_as_shuffled_ones():
+    labels, start = RNG.random((128, 3)) > 0.5, nn.Linear(4, 3)
+
+    def trained(*data, **settings):
+        net = copy.deepcopy(start)
+        return net.fit(*data, epochs=2, verbose=0, **settings).history["loss"], net
+
+    expected, _ = trained(X, labels.astype("f4"), loss="bce", batch_size=128)
+    ordered, net = trained(X, labels.astype("f4"), loss="bce", batch_size=128, shuffle=False, validation_data=(X, labels))
+    assert ordered == pytest.approx(expected, rel=1e-6)
+    assert trained(X, labels, batch_size=128, shuffle=False)[0] == pytest.approx(expected, rel=1e-6)
+    assert trained([(X, labels)], loss="bce")[0] == pytest.approx(expected, rel=1e-6)
+    right = F.binary_cross_entropy_with_logits(net(X), labels.astype("f4")).item()
+    assert net.evaluate(X, labels)["loss"] == pytest.approx(right, rel=1e-5)
+
+
+IMAGES = RNG.random((32, 1, 6, 6)).astype("f4")
+
+
+@pytest.mark.parametrize("loss, right", [("auto", F.mse_loss), ("mse", F.mse_loss), ("mae", F.l1_loss), ("huber", F.huber_loss),
+                                         ("bce", F.binary_cross_entropy_with_logits)])
+def test_values_may_have_several_axes(loss, right):
+    targets = (IMAGES > 0.5).astype("f4") if loss == "bce" else IMAGES
+    net = nn.Conv2d(1, 1, 3, padding=1)
+    history = net.fit(IMAGES, targets, validation_data=(IMAGES, targets), loss=loss, lr=1e-9, verbose=0).history
+    expected = right(net(IMAGES), targets).item()
+    assert history["loss"][0] == pytest.approx(expected, rel=1e-4) and history["val_loss"][0] == pytest.approx(expected, rel=1e-4)
+    assert net.evaluate(IMAGES, targets)["loss"] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("settings", [{}, {"loss": "cross_entropy"}, {"loss": F.cross_entropy}, {"loss": nn.CrossEntropyLoss()}, {"metric": "accuracy"},
+                                      {"callbacks": [callbacks.EarlyStopping("val_accuracy", patience=2)]}], ids=str)
+def test_classes_of_pixels_have_a_loss_and_an_accuracy(settings):
+    x, y = RNG.normal(size=(16, 3, 6, 6)).astype("f4"), RNG.integers(0, 4, (16, 6, 6))
+    net = nn.Conv2d(3, 4, 1)
+    history = net.fit(x, y, validation_data=(x, y), lr=1e-9, verbose=0, **settings).history
+    outputs = net(x)
+    loss, accuracy = F.cross_entropy(outputs, y).item(), np.mean(np.argmax(np.asarray(outputs), axis=1) == y)
+    figures = net.evaluate(x, y)
+    assert [history["loss"][0], history["val_loss"][0], figures["loss"]] == pytest.approx([loss] * 3, rel=1e-4)
+    assert [history["accuracy"][0], history["val_accuracy"][0], figures["accuracy"]] == pytest.approx([accuracy] * 3, abs=1e-4)
+
+
+def test_a_loss_of_the_program_takes_classes_of_any_outputs():
+    tokens = RNG.integers(0, 20, (64, 9))
+    net = nn.Sequential(nn.Embedding(20, 8), nn.Linear(8, 20))
+    own = lambda o, t: F.cross_entropy(o.reshape(-1, 20), t.reshape(-1))  # noqa: E731
+    found = net.fit(tokens[:, :-1], tokens[:, 1:], loss=own, lr=1e-9, verbose=0).history
+    assert found["loss"][0] == pytest.approx(float(own(net(tokens[:, :-1]), fr.asarray(tokens[:, 1:]))), rel=1e-4)
+    one = nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))
+    logistic = lambda o, t: F.binary_cross_entropy_with_logits(o.reshape(-1), t.astype(fr.float32))  # noqa: E731
+    history = one.fit(X, Y, loss=logistic, epochs=20, lr=0.1, verbose=0).history
+    assert history["loss"][-1] < 0.5 < history["loss"][0] + 0.3
