@@ -99,37 +99,46 @@ Value norm_relu(Builder& b, Value x, Value scale, Value shift) {
   return b.unary(Op::relu, b.cast((wide_x * factor + added).v, b.type(x).dtype));
 }
 
-std::shared_ptr<const Graph> chain_body(const Graph& graph, const std::vector<const Node*>& convs) {
+std::shared_ptr<const Graph> chain_body(const Graph& graph, const ConvChainNodes& nodes) {
   auto body = std::make_shared<Graph>();
-  const auto input = [&](Value v) { return body->add(Op::input, LeafAttrs{"", graph.type(v)}, {})[0]; };
-  std::vector<std::vector<Value>> operands;
-  for (const Node* conv : convs) {
-    operands.emplace_back();
-    for (size_t i = operands.size() == 1 ? 0 : 1; i < conv->inputs.size(); ++i)
-      operands.back().push_back(input(conv->inputs[i]));
+  Builder b(*body);
+  const size_t count = nodes.convs.size();
+  std::vector<std::vector<Value>> operands(count);
+  for (size_t i = 0; i < count; ++i) {
+    for (size_t k = i == 0 ? 0 : 1; k < nodes.convs[i]->inputs.size(); ++k)
+      operands[i].push_back(b.one(Op::input, LeafAttrs{"", graph.type(nodes.convs[i]->inputs[k])}, {}));
   }
-  Value result;
-  for (size_t i = 0; i < convs.size(); ++i) {
+  Value result, whole;
+  for (size_t i = 0; i < count; ++i) {
+    if (nodes.gated && i + 3 == count) {
+      whole = result;
+      const Value sums = b.sum(whole, {2, 3});
+      result = b.binary(Op::mul, sums, b.constant_like(nodes.mean, sums));
+    } else if (nodes.gated && i + 1 == count) {
+      result = b.binary(Op::mul, whole, b.broadcast(b.unary(Op::sigmoid, result), b.shape(whole)));
+    }
     if (i > 0) operands[i].insert(operands[i].begin(), result);
-    result = body->add(Op::conv, convs[i]->attrs, operands[i])[0];
+    result = b.one(Op::conv, nodes.convs[i]->attrs, operands[i]);
   }
   body->outputs = {result};
   return body;
 }
 
-std::vector<const Node*> chain_of(const Graph& body) {
-  std::vector<const Node*> convs;
+ConvChainNodes chain_of(const Graph& body) {
+  ConvChainNodes nodes;
   for (const Node& n : body.nodes) {
-    if (n.op == Op::conv) convs.push_back(&n);
+    if (n.op == Op::conv) nodes.convs.push_back(&n);
+    if (n.op == Op::sum) nodes.gated = true;
+    if (n.op == Op::constant) nodes.mean = attrs<ConstantAttrs>(n).value;
   }
-  return convs;
+  return nodes;
 }
 
 bool has_pattern(const Graph& body, FusedKind kind) {
   const FusedPattern& p = pattern_of(kind);
   if (kind == Kind::conv_chain) {
-    const std::vector<const Node*> convs = chain_of(body);
-    return convs.size() > 1 && structurally_equal(body, *chain_body(body, convs));
+    const ConvChainNodes nodes = chain_of(body);
+    return nodes.convs.size() > (nodes.gated ? 3 : 1) && structurally_equal(body, *chain_body(body, nodes));
   }
   const Node* product = first_product(body);
   if (!p.product) return !product;

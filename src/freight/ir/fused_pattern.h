@@ -37,11 +37,17 @@ const Node* product_in(const Node& node);
 // The body of a pattern that has a product. `product` are the product's attributes, `operands` the types of all
 // operands of the node.
 std::shared_ptr<const Graph> pattern_body(FusedKind kind, const Attrs& product, const std::vector<Type>& operands);
-// The body of a conv_chain: convolutions of `graph`, each of which reads the result of the one before. The operands are
-// those of the first, then all but the image of each further one.
-std::shared_ptr<const Graph> chain_body(const Graph& graph, const std::vector<const Node*>& convs);
-// The convolutions in the body of a conv_chain, the first one first.
-std::vector<const Node*> chain_of(const Graph& body);
+// Convolutions, each of which reads the result of the one before. `gated`: the last three are those of a
+// squeeze-excitation and one that reads what it makes; `mean` is what it multiplies the sums over the pixels by.
+struct ConvChainNodes {
+  std::vector<const Node*> convs;
+  bool gated = false;
+  double mean = 0;
+};
+// The body of a conv_chain. The operands are those of the first convolution, then all but the image of each further
+// one.
+std::shared_ptr<const Graph> chain_body(const Graph& graph, const ConvChainNodes& nodes);
+ConvChainNodes chain_of(const Graph& body);
 // relu(x scale + shift) per channel, computed in f32, in x's type.
 Value norm_relu(Builder& b, Value x, Value scale, Value shift);
 // Tells whether this is the body of `kind`, node by node; every body without a product is a region's.

@@ -34,13 +34,15 @@ bool is_product(const Graph& g, const Node& n) {
   return p.a.groups == 1 && c.kh == 1 && c.kw == 1 && c.stride_h == 1 && c.stride_w == 1 && c.oh == c.h && c.ow == c.w;
 }
 
-// The convolutions of a chain: depthwise_, and the others where they exist.
+// The convolutions of a chain: the depthwise one, and the others where they exist.
 struct Chain {
-  const Node *expand = nullptr, *depthwise = nullptr, *project = nullptr;
-  std::vector<const Node*> nodes() const {
-    std::vector<const Node*> all;
-    for (const Node* n : {expand, depthwise, project}) {
-      if (n) all.push_back(n);
+  const Node *expand = nullptr, *depthwise = nullptr, *squeeze = nullptr, *excite = nullptr, *project = nullptr;
+  double mean = 0;
+
+  ConvChainNodes nodes() const {
+    ConvChainNodes all{.convs = {}, .gated = squeeze != nullptr, .mean = mean};
+    for (const Node* n : {expand, depthwise, squeeze, excite, project}) {
+      if (n) all.convs.push_back(n);
     }
     return all;
   }
@@ -48,15 +50,24 @@ struct Chain {
 
 Chain chain_in(const Graph& body) {
   Chain c;
-  for (const Node* n : chain_of(body)) (is_depthwise(body, *n) ? c.depthwise : c.depthwise ? c.project : c.expand) = n;
+  const ConvChainNodes all = chain_of(body);
+  c.mean = all.mean;
+  for (const Node* n : all.convs) {
+    const Node*& role = !c.depthwise              ? (is_depthwise(body, *n) ? c.depthwise : c.expand)
+                        : all.gated && !c.squeeze ? c.squeeze
+                        : all.gated && !c.excite  ? c.excite
+                                                  : c.project;
+    role = n;
+  }
   return c;
 }
 
-// Each of them in the order in which the step has them, with the operands that it adds to the step.
+// Each of them in the order in which the step has them, and where its operands, but for its image, lie among those of
+// the step: its weight at `first` + 1.
 template <class F>
 void each_conv(const Node& fused, F f) {
   size_t next = 0;
-  for (const Node* n : chain_of(*attrs<FusedAttrs>(fused).body)) {
+  for (const Node* n : chain_of(*attrs<FusedAttrs>(fused).body).convs) {
     const size_t first = next == 0 ? 0 : next - 1;  // where its image would be
     f(*n, first);
     next = first + n->inputs.size();
@@ -73,7 +84,9 @@ ConvChainProblem problem_of(const Graph& g, const Chain& c) {
   return {.expand = product_of(c.expand, c.expand ? g.type(c.expand->in(0)).shape[1] : 0),
           .depthwise = plain_problem(op_of(g, *c.depthwise)),
           .project = product_of(c.project, c.project ? g.type(c.project->out()).shape[1] : 0),
-          .depthwise_silu = attrs<ConvAttrs>(*c.depthwise).epilogue.silu};
+          .depthwise_silu = attrs<ConvAttrs>(*c.depthwise).epilogue.silu,
+          .mean = static_cast<float>(c.mean),
+          .squeeze = product_of(c.squeeze, c.squeeze ? g.type(c.squeeze->out()).shape[1] : 0)};
 }
 
 class ChainKernel final : public Kernel {
@@ -82,7 +95,11 @@ class ChainKernel final : public Kernel {
       : chain_(problem_of(*attrs<FusedAttrs>(fused).body, chain_in(*attrs<FusedAttrs>(fused).body))) {
     const Chain c = chain_in(*attrs<FusedAttrs>(fused).body);
     each_conv(fused, [&](const Node& n, size_t first) {
-      Part& part = &n == c.expand ? expand_ : &n == c.depthwise ? depthwise_ : project_;
+      Part& part = &n == c.expand      ? expand_
+                   : &n == c.depthwise ? depthwise_
+                   : &n == c.squeeze   ? squeeze_
+                   : &n == c.excite    ? excite_
+                                       : project_;
       const Epilogue& e = attrs<ConvAttrs>(n).epilogue;
       part.weight = first + 1;
       if (e.bias) part.bias = first + 2;
@@ -97,6 +114,10 @@ class ChainKernel final : public Kernel {
                 .expand_bias = in(expand_.bias),
                 .depthwise = in(depthwise_.weight),
                 .depthwise_bias = in(depthwise_.bias),
+                .squeeze = in(squeeze_.weight),
+                .squeeze_bias = in(squeeze_.bias),
+                .excite = in(excite_.weight),
+                .excite_bias = in(excite_.bias),
                 .project = in(project_.weight),
                 .project_bias = in(project_.bias),
                 .residual = in(residual_),
@@ -112,7 +133,7 @@ class ChainKernel final : public Kernel {
     size_t weight = kNone, bias = kNone;
   };
   ConvChain chain_;
-  Part expand_, depthwise_, project_;
+  Part expand_, depthwise_, squeeze_, excite_, project_;
   size_t residual_ = kNone, result_ = 0;
 };
 
@@ -146,43 +167,131 @@ LayoutPlan conv_chain_layouts(const Graph& graph, const Node& node, const std::v
 
 std::unique_ptr<Kernel> make_conv_chain(const StepSpec& spec) { return std::make_unique<ChainKernel>(*spec.node); }
 
-Graph fuse_conv_chains(const Graph& graph) {
-  const ByValue<int> uses = graph.use_counts();
-  std::vector<const Node*> reader(graph.values.size());
-  for (const Node& n : graph.nodes) {
-    for (const Value v : n.inputs) reader[v.index()] = &n;
+namespace {
+
+// Finds chains in a graph whose regions fuse() has made.
+class ChainFinder {
+ public:
+  explicit ChainFinder(const Graph& graph) : g_(graph), uses_(graph.use_counts()), readers_(graph.values.size()) {
+    for (const Node& n : g_.nodes) {
+      for (const Value v : n.inputs) readers_[v.index()].push_back(&n);
+    }
   }
-  std::set<const Node*> taken;
-  std::map<const Node*, Chain> chains;  // by the last convolution
-  for (const Node& n : graph.nodes) {
-    if (!is_depthwise(graph, n)) continue;
-    Chain c{.depthwise = &n};
-    const Node& before = graph.def(n.in(0));
-    if (uses[n.in(0)] == 1 && !taken.contains(&before) && is_product(graph, before) &&
+
+  Graph run() {
+    for (const Node& n : g_.nodes) {
+      if (is_depthwise(g_, n)) find(n);
+    }
+    if (chains_.empty()) return g_;
+    Rewriter r(g_);
+    for (const Node& n : g_.nodes) {
+      const auto it = chains_.find(&n);
+      if (it == chains_.end()) {
+        if (!taken_.contains(&n)) r.copy(n);
+        continue;
+      }
+      const ConvChainNodes nodes = it->second.nodes();
+      std::vector<Value> in;
+      for (const Node* conv : nodes.convs)
+        in.insert(in.end(), conv->inputs.begin() + (in.empty() ? 0 : 1), conv->inputs.end());
+      const FusedAttrs attrs{chain_body(g_, nodes), FusedKind::conv_chain};
+      r.replace(n.out(), r.dst.add(Op::fused, attrs, r(in), n)[0]);
+    }
+    return r.finish();
+  }
+
+ private:
+  // The only node that reads v; null where there are others, or none.
+  const Node* only_reader(Value v) const {
+    return uses_[v] == 1 && !readers_[v.index()].empty() ? readers_[v.index()][0] : nullptr;
+  }
+  const Node* product_behind(Value v) const {
+    const Node* const n = only_reader(v);
+    return n && is_product(g_, *n) && n->in(0) == v ? n : nullptr;
+  }
+
+  void find(const Node& depthwise) {
+    Chain c{.depthwise = &depthwise};
+    const Node& before = g_.def(depthwise.in(0));
+    if (uses_[depthwise.in(0)] == 1 && !taken_.contains(&before) && is_product(g_, before) &&
         !attrs<ConvAttrs>(before).epilogue.residual)
       c.expand = &before;
-    const Node* const behind = uses[n.out()] == 1 ? reader[n.out().index()] : nullptr;
-    if (behind && is_product(graph, *behind) && behind->in(0) == n.out()) c.project = behind;
-    const std::vector<const Node*> nodes = c.nodes();
-    if (nodes.size() < 2) continue;
-    taken.insert(nodes.begin(), nodes.end());
-    chains.emplace(nodes.back(), c);
+    std::vector<const Node*> between;
+    c.project = product_behind(depthwise.out());
+    if (!c.project) between = find_gate(c);
+    const ConvChainNodes nodes = c.nodes();
+    if (nodes.convs.size() < 2) return;
+    taken_.insert(nodes.convs.begin(), nodes.convs.end());
+    taken_.insert(between.begin(), between.end());
+    chains_.emplace(nodes.convs.back(), c);
   }
-  if (chains.empty()) return graph;
-  Rewriter r(graph);
-  for (const Node& n : graph.nodes) {
-    const auto it = chains.find(&n);
-    if (it == chains.end()) {
-      if (!taken.contains(&n)) r.copy(n);
-      continue;
+
+  // The body of a region that does nothing but `op` with `operands` inputs, and perhaps constants and broadcasts; null
+  // where n is none.
+  static const Graph* region_of(const Node* n, Op op, size_t operands) {
+    if (!n || n->op != Op::fused || n->inputs.size() != operands) return nullptr;
+    const Graph& body = *attrs<FusedAttrs>(*n).body;
+    int found = 0;
+    for (const Node& inner : body.nodes) {
+      if (inner.op == op) {
+        ++found;
+      } else if (inner.op != Op::input && inner.op != Op::constant && inner.op != Op::broadcast) {
+        return nullptr;
+      }
     }
-    std::vector<Value> in;
-    for (const Node* conv : it->second.nodes())
-      in.insert(in.end(), conv->inputs.begin() + (in.empty() ? 0 : 1), conv->inputs.end());
-    const FusedAttrs attrs{chain_body(graph, it->second.nodes()), FusedKind::conv_chain};
-    r.replace(n.out(), r.dst.add(Op::fused, attrs, r(in), n)[0]);
+    return found == 1 && body.outputs.size() == 1 && body.def(body.outputs[0]).op == op ? &body : nullptr;
   }
-  return r.finish();
-}
+
+  // Squeeze-excitation of the depthwise result: x sigmoid(conv(conv(mean(x)))) that a 1x1 convolution reads. Notes its
+  // convolutions in the chain; returns the regions between them, none where there is none.
+  std::vector<const Node*> find_gate(Chain& c) const {
+    const Value x = c.depthwise->out();
+    const Shape& shape = g_.type(x).shape;
+    if (uses_[x] != 2 || readers_[x.index()].size() != 2) return {};
+    const Node *sum = readers_[x.index()][0], *scaled = readers_[x.index()][1];
+    if (!region_of(sum, Op::sum, 1)) std::swap(sum, scaled);
+    const Graph* const sums = region_of(sum, Op::sum, 1);
+    const Graph* const products = region_of(scaled, Op::mul, 2);
+    if (!sums || !products || attrs<AxesAttrs>(sums->def(sums->outputs[0])).axes != Shape{2, 3}) return {};
+    const Node* const mean = only_reader(sum->out());
+    const Graph* const mean_body = region_of(mean, Op::mul, 1);
+    if (!mean_body) return {};
+    const Node& by_number = mean_body->def(mean_body->outputs[0]);
+    if (!splat_value(*mean_body, by_number.in(0), c.mean) && !splat_value(*mean_body, by_number.in(1), c.mean))
+      return {};
+    const Node* const squeeze = product_behind(mean->out());
+    const Node* const excite = squeeze ? product_behind(squeeze->out()) : nullptr;
+    const Node* const gate = excite ? only_reader(excite->out()) : nullptr;
+    if (!region_of(gate, Op::sigmoid, 1) || only_reader(gate->out()) != scaled) return {};
+    for (const Node* n : {squeeze, excite}) {
+      if (attrs<ConvAttrs>(*n).epilogue.residual || taken_.contains(n)) return {};
+    }
+    if (attrs<ConvAttrs>(*excite).epilogue.activates()) return {};
+    // x times the gate, one number of which holds for a channel of a sample.
+    const Node& product = products->def(products->outputs[0]);
+    for (const Value v : product.inputs) {
+      const Node& d = products->def(v);
+      const Value leaf = d.op == Op::broadcast ? d.in(0) : v;
+      if (products->type(leaf).shape != (d.op == Op::broadcast ? Shape{shape[0], shape[1], 1, 1} : shape)) return {};
+    }
+    if (product.in(0) == product.in(1)) return {};
+    const Node* const project = product_behind(scaled->out());
+    if (!project || shape[2] * shape[3] == 1) return {};
+    c.squeeze = squeeze;
+    c.excite = excite;
+    c.project = project;
+    return {sum, mean, gate, scaled};
+  }
+
+  const Graph& g_;
+  ByValue<int> uses_;
+  std::vector<std::vector<const Node*>> readers_;  // of values
+  std::set<const Node*> taken_;
+  std::map<const Node*, Chain> chains_;  // by the last convolution
+};
+
+}  // namespace
+
+Graph fuse_conv_chains(const Graph& graph) { return ChainFinder(graph).run(); }
 
 }  // namespace freight::cpu
