@@ -169,6 +169,11 @@ class LearningRate(Callback):
     """The learning rate of each step, by a function of its number from 0, such as a schedule of freight.optim."""
 
     def __init__(self, schedule):
+        from ._optim import Plateau
+
+        if isinstance(schedule, Plateau) or not callable(schedule):
+            raise TypeError(f"LearningRate: schedule: expected a function of the step's number, got {type(schedule).__name__}" + (
+                ": return its rate, plateau(logs[\"val_loss\"]), from on_epoch_end of a callback" if isinstance(schedule, Plateau) else ""))
         self.schedule = schedule
 
     def settings(self):

@@ -333,7 +333,7 @@ class Module:
         """Trains on arrays x (N, ...) and y: classes (N), values (N) or (N, K), labels (N, K) as bool, or probabilities (N, K) with
         loss="cross_entropy"; or on batches (x, y) of a DataLoader, or of an iterator, steps_per_epoch of them in each epoch.
         batch_size: 64 for arrays; validation_split=0.2: the last samples are the validation data. Further settings are flags of
-        `freight train`: optimizer="adamw", lr=1e-3, lr_scheduler="onecycle". With an output_dir the run writes checkpoints, metrics
+        `freight train`: optimizer="adamw", lr=1e-3, lr_scheduler="onecycle"; lr is 0.01 unless given, whatever optimizer is named. With an output_dir the run writes checkpoints, metrics
         and the model as the command does, and resume=True goes on from the newest. verbose: 0 nothing, 1 progress in a notebook or
         a terminal, 2 a line per epoch. Returns a History."""
         from . import _fit

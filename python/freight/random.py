@@ -4,7 +4,7 @@ The same seed gives the same numbers on every device and for any number of threa
 draws by a key change no state, so that they give the same numbers again, in jit too.
 """
 from . import _array_api as xp
-from . import _core, _hints
+from . import _core, _hints, _parameter
 from ._array_api import asarray, astype, float32
 from ._functions import log
 
@@ -50,6 +50,8 @@ def uniform(shape=(), low=0.0, high=1.0, *, dtype=float32, key=None):
 def normal(shape=(), mean=0.0, std=1.0, *, dtype=float32, key=None):
     """Normally distributed numbers."""
     _numbers("normal", mean=mean, std=std)
+    if isinstance(std, (int, float)) and std < 0:
+        raise ValueError(f"normal: std: expected a number that is not negative, got {std}")
     return astype(_drawn(False, _shape(shape), key) * std + mean, dtype, copy=False)
 
 
@@ -83,6 +85,8 @@ def choice(n, shape=(), *, replace=True, p=None, key=None):
         p = asarray(p)
         if p.shape != (n,):
             raise ValueError(f"choice: p: expected a probability for each of {n}, got shape {p.shape}")
+        if not _parameter.recording() and not abs(float(xp.sum(p)) - 1) < 1e-3:
+            raise ValueError(f"choice: p: expected probabilities whose sum is 1, got {float(xp.sum(p)):.4g}")
         if replace:
             below = xp.cumulative_sum(p)
             return xp.minimum(xp.searchsorted(below, _drawn(True, _shape(shape), key) * below[-1], side="right"), n - 1)

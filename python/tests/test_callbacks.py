@@ -128,3 +128,18 @@ def test_what_cannot_be_compared_is_named(tmp_path, arguments, settings, text):
     with pytest.raises(ValueError, match=text):
         heard = [*settings.pop("callbacks", []), callbacks.Checkpoint(tmp_path / "run", **arguments)]
         t.fit(t.made(), callbacks=heard, **{**NOISY, **settings})
+
+
+def test_a_schedule_of_losses_is_no_schedule_of_steps():
+    with pytest.raises(TypeError, match="LearningRate: schedule: expected a function of the step's number, got Plateau: return its rate"):
+        fr.callbacks.LearningRate(fr.optim.Plateau(0.1))
+    with pytest.raises(TypeError, match="got float"):
+        fr.callbacks.LearningRate(0.1)
+
+
+def test_probabilities_and_deviations_are_checked():
+    with pytest.raises(ValueError, match="choice: p: expected probabilities whose sum is 1, got 0.7"):
+        fr.random.choice(3, (5,), p=[0.5, 0.1, 0.1])
+    with pytest.raises(ValueError, match="normal: std: expected a number that is not negative, got -1"):
+        fr.random.normal((2,), 0, -1)
+    assert fr.jit(lambda p: fr.random.choice(3, (5,), p=p))(fr.asarray([0.2, 0.3, 0.5])).shape == (5,)
