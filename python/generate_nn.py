@@ -61,6 +61,8 @@ WORDS |= {("BatchNorm1d", "momentum"): {None: -1}, ("BatchNorm2d", "momentum"): 
 WORDS |= {(f"Adaptive{kind}Pool{n}d", "output"): {None: 0} for kind in ("Avg", "Max") for n in (1, 2)}
 # Layers whose calls take and return more than arrays: their classes are in freight/_module.py.
 BASES = {"LSTM": "RecurrentLayer", "GRU": "RecurrentLayer", "MultiheadAttention": "AttentionLayer"}
+# PyTorch's layers that may change their input: they take `inplace`, which means nothing here.
+INPLACE = ("Dropout", "ELU", "CELU", "SELU", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "Mish", "ReLU", "ReLU6", "SiLU", "Threshold")
 WRITTEN = ("Sequential",)  # by hand, in freight/_containers.py
 TYPES = {"integer": "int", "number": "float", "flag": "bool", "text": "str", "extents": "int | Sequence[int]", "layer": "Module",
          "layers": "Sequence[Module] | dict[str, Module]"}
@@ -95,6 +97,8 @@ def signature(layer, text, batch_first):
         parts.append(text(name, f))
     if layer["name"] in BASES:  # PyTorch's name for the only order of axes here: Layer._make refuses False
         parts += ["*"] * (not keywords) + ["batch_first" + batch_first]
+    if layer["name"] in INPLACE:
+        parts.insert(parts.index("*") if "*" in parts else len(parts), "inplace" + (": bool = ..." if ":" in batch_first else "=False"))
     return ", ".join(["self", *parts])
 
 

@@ -286,6 +286,9 @@ class _Estimator(BaseEstimator):
         """Writes the model as a file that `freight predict`, `serve` and the other commands take."""
         check_is_fitted(self)
         if self._is_network():
+            task = self.module_.__dict__.get("_task")
+            if task and not task["classes"] and task["loss"] == "cross_entropy":  # an output per class
+                self.module_.classes = [str(c) for c in self.classes_]
             self.module_.save(path)
             return
         with open(f"{path}.new", "wb") as file:

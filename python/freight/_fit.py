@@ -312,7 +312,7 @@ def _weighted(request, weights, outputs):
 _OF_OPTIMIZER = ("lr", "head_lr", "lr_layer_decay", "lr_scale", "momentum", "nesterov", "weight_decay", "clip_grad_norm", "decay_norm_bias")
 
 
-def _own_optimizer(settings):
+def _own_optimizer(settings, model):
     """The optimizer that the program has made, which the run goes on with; the settings get its name and rate."""
     own = settings["optimizer"]
     if not isinstance(own, Optimizer):
@@ -322,6 +322,9 @@ def _own_optimizer(settings):
     for name in _OF_OPTIMIZER:
         if name in settings:
             raise TypeError(f"fit: {name}: expected none beside optimizer={kind}(...), which has its own, got {settings[name]!r}")
+    parts = {variable.identity for _, variable, _ in model._node().state()}
+    if any(p._variable.identity not in parts for p in own._parameters):
+        raise ValueError(f"fit: optimizer: expected parameters of this {_name_of(model)}, the {kind} has some of another module")
     settings.update(optimizer=kind.lower(), lr=own.lr)
     return own._optimizer
 
@@ -411,7 +414,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     callbacks = [checked(c) for c in ([callbacks] if isinstance(callbacks, Callback) else callbacks)]
     settings = _fit_settings.checked("fit", settings)
     if not isinstance(settings.get("optimizer", ""), str):
-        request["optimizer"] = _own_optimizer(settings)
+        request["optimizer"] = _own_optimizer(settings, model)
     for c in callbacks:
         for key, value in _fit_settings.checked(type(c).__name__, c.settings()).items():
             value = os.fspath(value) if isinstance(value, os.PathLike) else value

@@ -134,10 +134,14 @@ def _explained(function, known, module):
     def call(*arguments, **keywords):
         try:
             return function(*arguments, **keywords)
-        except TypeError:
+        except TypeError as error:
             for name in keywords:
                 if name not in known and name not in function.__code__.co_varnames[:function.__code__.co_posonlyargcount]:
                     raise unknown_argument(f"{function.__name__}()", name, known) from None
+            if "incompatible function arguments" in str(error):  # of the extension, in its types
+                given = [type(a).__name__ for a in arguments] + [f"{name}={type(a).__name__}" for name, a in keywords.items()]
+                raise TypeError(f"{function.__name__}(): an argument has a type that it does not take: got {', '.join(given)}; "
+                                f"help({module.split()[-1]}.{function.__name__}) says what it expects") from None
             raise
 
     call.__module__ = module

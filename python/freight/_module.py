@@ -257,6 +257,8 @@ class Module:
 
     def to(self, device):
         """Moves parameters and buffers: "cpu", "cuda:0"."""
+        if not isinstance(device, str):
+            raise TypeError(f"to: expected a device such as \"cpu\" or \"cuda:0\", got {device!r}; parameters keep their element type")
         self._node().to_device(device)
         return self
 

@@ -467,3 +467,9 @@ def test_a_category_that_the_type_of_pandas_declares_is_known_to_predict():
         assert model.predict(rare) == expected == pickle.loads(pickle.dumps(model)).predict(rare)
         with pytest.raises(ValueError, match="expected one of the 2 categories of fit, got 'Paris'"):
             model.predict(rare.assign(city=["Paris"]))
+
+
+def test_an_estimator_stores_the_names_of_its_classes(tmp_path):
+    x, y = numpy.random.default_rng(0).normal(size=(60, 4)), numpy.array(["a", "b", "c"])[numpy.arange(60) % 3]
+    FreightClassifier(freight.nn.Sequential(freight.nn.Linear(4, 3)), epochs=1).fit(x, y).save(tmp_path / "net.safetensors")
+    assert freight.load(tmp_path / "net.safetensors").classes == ["a", "b", "c"]

@@ -289,3 +289,11 @@ def test_layers_of_sequences_say_what_they_take():
         assert "Returns (output" in type(layer).forward.__doc__
     output, (h, c) = nn.LSTM(4, 3).forward(x, lengths=[5, 2])
     assert not np.any(np.asarray(output)[1, 2:]) and np.all(np.asarray(output)[1, :2] != 0) and h.shape == c.shape == (1, 2, 3)
+
+
+def test_arguments_of_wrong_types_are_named_without_the_extensions_signatures():
+    with pytest.raises(TypeError, match=r"sort\(\): an argument has a type that it does not take: got Array, axis=tuple; help\(freight.sort\)"):
+        fr.sort(fr.ones(3), axis=(0, 1))
+    with pytest.raises(TypeError, match='to: expected a device such as "cpu"'):
+        nn.Linear(2, 2).to(fr.float64)
+    assert nn.ReLU(inplace=True)(fr.asarray([-1.0, 2])).tolist() == [0, 2] and nn.LeakyReLU(0.5, True)(fr.asarray([-1.0])).tolist() == [-0.5]

@@ -110,3 +110,8 @@ def test_an_optimizer_may_have_frozen_parameters(cache):
         assert net.features[0].weight.tolist() == before
         found.append(history.history["loss"])
     assert found[0] == found[1]
+
+
+def test_an_optimizer_of_another_module_is_an_error():
+    with pytest.raises(ValueError, match="fit: optimizer: expected parameters of this Sequential, the Adam has some of another module"):
+        made().fit(X, Y, optimizer=optim.Adam(made()), verbose=0)
