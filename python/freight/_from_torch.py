@@ -1,6 +1,7 @@
 """Modules of PyTorch as Freight's. Layers that both have become layers; of a class with a forward of its own, torch.fx gives the
 operations, which are run by _torch_functions.py's table. Only the conversion needs torch."""
 import inspect
+import warnings
 
 from . import _array_api as xp
 from . import nn
@@ -24,6 +25,9 @@ def from_torch(module):
     if isinstance(module, type) or not hasattr(module, "named_parameters"):
         raise TypeError(f"from_torch: expected a torch.nn.Module, got {type(module).__name__}")
     converted = _Conversion(module).root
+    others = sorted({str(p.dtype) for p in module.parameters() if p.is_floating_point()} - {"torch.float32"})
+    if others:
+        warnings.warn(f"from_torch: parameters of {', '.join(others)} become float32, in which networks are trained", stacklevel=2)
     names = {name for name, _, _ in converted._node().state()}
     unusual = {name for name, value in module.state_dict().items() if not value.is_floating_point()}
     converted.load_state_dict({k: v for k, v in module.state_dict().items() if k in names or k not in unusual})

@@ -466,3 +466,9 @@ class Tail(T.Module):
 def test_traced_slices_may_start_from_the_end():
     x = torch.arange(12.0).reshape(3, 4)
     assert fr.from_torch(Tail())(fr.asarray(x)).tolist() == Tail()(x).tolist()
+
+
+def test_parameters_of_other_types_become_float32_with_a_warning():
+    with pytest.warns(UserWarning, match="from_torch: parameters of torch.float64 become float32"):
+        layer = fr.from_torch(T.Linear(4, 2).double())
+    assert layer.weight.dtype == fr.float32
