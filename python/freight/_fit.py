@@ -626,17 +626,19 @@ def save(model, path, *, input_shape=None, loss=None):
     if loss is not None:
         task["loss"] = loss
     seen = task.get("dtype") or model.__dict__.get("_seen", (None, None))[1]
-    # Where no sample was seen, floats are more likely than tokens.
-    for dtype in (seen,) if seen else ("float32", "int32"):
-        task["dtype"] = "int32" if dtype == "int64" else dtype
-        try:
-            fault, untrained, text = _saved(model, path, task, several)
-        except ValueError as error:  # a lazy layer behind an embedding is made by a call
-            if seen or dtype == "int32":
-                raise
-            fault = str(error)
-        if not fault:
-            break
+    task["dtype"] = "int32" if seen == "int64" else seen or "float32"
+    try:
+        fault, untrained, text = _saved(model, path, task, several)
+    except ValueError:
+        if seen:
+            raise
+        fault = untrained = text = None
+    if not seen and fault != "":  # where no sample was seen, floats are more likely than tokens
+        found = _saved(model, path, task | {"dtype": "int32"}, several)
+        if fault is None or not found[0]:
+            fault, untrained, text = found
+        else:
+            _saved(model, path, task, several)
     if fault and text is None:
         warnings.warn(f"save: the file has the weights alone, for load_weights: {fault}", stacklevel=3)
     elif fault:
