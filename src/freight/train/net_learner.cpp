@@ -203,13 +203,14 @@ void place_data(NetRun& p, double device_memory) {
                         "), which makes its batches itself, ", p.block, " steps at a time"));
 }
 
-// Ranks evaluate in the same batches, also where the steps beside which they do it are not alike.
+// Ranks evaluate in the same batches, also where the steps beside which they do it are not alike: of other devices, or
+// with kernels that were measured to be the fastest on some ranks alone.
 void plan_evaluation(NetRun& p) {
   const int64_t count = p.task->test_count();
   if (count == 0) return;  // a program that holds nothing out
   const auto types = [&](int64_t batch_size) { return p.task->test_types(batch_size); };
   p.net->plan_evaluation(count, types);
-  if (!p.ranks || (p.ranks->weights().empty() && !p.ranks->unlike())) return;
+  if (!p.ranks) return;
   const std::vector<int64_t> all = p.ranks->gather(p.net->evaluation.batch);
   const int64_t least = *std::min_element(all.begin(), all.end());
   if (least < p.net->evaluation.batch) p.net->plan_evaluation(std::min(count, least), types);
