@@ -61,9 +61,7 @@ def _parts(k):
 
 def wrapped(index, size, axis):
     """The elements that an index array names, negative numbers counted from the end."""
-    if not index._on_host:
-        return xp.where(index < 0, index + size, index)
-    if index.size and not -size <= (low := int(xp.min(index))) <= (high := int(xp.max(index))) < size:
+    if index._on_host and index.size and not -size <= (low := int(xp.min(index))) <= (high := int(xp.max(index))) < size:
         raise IndexError(f"index {low if low < -size else high} is out of bounds for axis {axis} with size {size}")
     return xp.where(index < 0, index + size, index)
 

@@ -85,7 +85,7 @@ struct ConvOp {
   }
 };
 
-// As the kernels see it.
+// The convolution in the numbers that the kernels read.
 ConvProblem plain_problem(const ConvOp& p);
 // The layout (kernel..., O) of a depthwise weight (O, 1, kernel...).
 Layout taps_first(const Shape& weight);

@@ -29,6 +29,21 @@ bool shares_channels(const ConvProblem& d, int64_t threads) {
 
 constexpr int64_t kScaled = 48;  // pixels that are scaled before the last product reads them
 
+// A 1x1 convolution of pixels of `channels` numbers, of which `kind` says what it does beside.
+PanelProduct<float> product_of(const ChainProduct& kind, const float* pixels, int64_t count, int64_t channels,
+                               const float* weight, const float* bias) {
+  PanelProduct<float> p{};
+  p.a = pixels;
+  p.m = count;
+  p.a_row = p.k = channels;
+  p.a_step = 1;
+  p.panels = weight;
+  p.bias = bias;
+  p.relu = kind.relu;
+  p.most = kind.most;
+  return p;
+}
+
 }  // namespace
 
 ConvChain::ConvChain(const ConvChainProblem& problem)
@@ -121,18 +136,11 @@ void ConvChain::shared(const ConvChainOperands& o, int64_t image, const Between&
 void ConvChain::expand(const ConvChainOperands& o, int64_t pixel, int64_t pixels, int64_t first, int64_t end,
                        float* to) const {
   const int64_t in = p_.expand.channels;
-  PanelProduct<float> p{};
-  p.a = o.x + pixel * in;
-  p.a_row = p.k = in;
-  p.a_step = 1;
-  p.panels = o.expand + first * in;
+  PanelProduct<float> p = product_of(p_.expand, o.x + pixel * in, pixels, in, o.expand + first * in,
+                                     o.expand_bias ? o.expand_bias + first : nullptr);
   p.c = to + first;
   p.c_row = p_.depthwise.c;
-  p.m = pixels;
   p.n = end - first;
-  p.bias = o.expand_bias ? o.expand_bias + first : nullptr;
-  p.relu = p_.expand.relu;
-  p.most = p_.expand.most;
   multiply_panels(p);
   if (p_.expand.silu) silu_in_place({to, pixels, p.c_row, first, end});
 }
@@ -142,19 +150,12 @@ void ConvChain::project(const ConvChainOperands& o, float* from, int64_t pixel, 
                         const float* gate) const {
   const int64_t c = p_.depthwise.c, step = gate ? kScaled : pixels;
   for (int64_t at = 0; at < pixels; at += step) {
-    PanelProduct<float> p{};
-    p.m = std::min(step, pixels - at);
-    p.a = from + at * c;
-    if (gate) scale_pixels({from + at * c, p.m, c, 0, c}, gate);
-    p.a_row = p.k = c;
-    p.a_step = 1;
-    p.panels = o.project;
+    const int64_t count = std::min(step, pixels - at);
+    if (gate) scale_pixels({from + at * c, count, c, 0, c}, gate);
+    PanelProduct<float> p = product_of(p_.project, from + at * c, count, c, o.project, o.project_bias);
     p.c_row = p.n = p_.project.channels;
     p.c = o.y + (pixel + at) * p.n;
-    p.bias = o.project_bias;
     p.residual = o.residual ? o.residual + (pixel + at) * p.n : nullptr;
-    p.relu = p_.project.relu;
-    p.most = p_.project.most;
     multiply_panels(p);
     if (p_.project.silu) silu_in_place(p.c, p.m * p.n);
   }
@@ -177,28 +178,14 @@ const float* ConvChain::gate(const ConvChainOperands& o, float* sums) const {
   float *const gate = sums + rows * c, *const hidden = gate + c;
   sum_pixels({sums, rows, c, 0, c}, gate);
   for (int64_t i = 0; i < c; ++i) gate[i] *= p_.mean;
-  PanelProduct<float> p{};
-  p.a = gate;
-  p.a_row = p.k = c;
-  p.a_step = 1;
-  p.panels = o.squeeze;
+  PanelProduct<float> p = product_of(p_.squeeze, gate, 1, c, o.squeeze, o.squeeze_bias);
   p.c = hidden;
   p.c_row = p.n = squeezed;
-  p.m = 1;
-  p.bias = o.squeeze_bias;
-  p.relu = p_.squeeze.relu;
-  p.most = p_.squeeze.most;
   multiply_panels(p);
   if (p_.squeeze.silu) silu_in_place(hidden, squeezed);
-  PanelProduct<float> back{};
-  back.a = hidden;
-  back.a_row = back.k = squeezed;
-  back.a_step = 1;
-  back.panels = o.excite;
+  PanelProduct<float> back = product_of({}, hidden, 1, squeezed, o.excite, o.excite_bias);
   back.c = gate;
   back.c_row = back.n = c;
-  back.m = 1;
-  back.bias = o.excite_bias;
   multiply_panels(back);
   sigmoid_in_place(gate, c);
   return gate;

@@ -19,71 +19,34 @@ constexpr int64_t kBlock = Bf16Table::kBlock;
 // Steps for which a panel of columns (16 KiB) shares the first-level cache with a tile's rows.
 constexpr int64_t kDepth = 256;
 constexpr int64_t kTurnedDepth = 2304;  // of a turned one, which waits for memory: rows are read in long stretches
-constexpr int64_t kTurned = 64;         // rows of a turned product at most
 constexpr int64_t kMostRows = 512;      // of a row block
 constexpr int64_t kWide = 256;          // columns that are packed in parts of the sum
 constexpr int64_t kWideFew = 512;       // the same for few rows, which wait for memory: long stretches of its rows
-constexpr double kSerialFlops = 4e6;    // below, a parallel region costs more than it saves
-// What a panel costs beside its products with another panel: to be read, to be packed by copying or by transposing.
+// A panel costs this many products of two panels more: to be read, to be packed by copying or by transposing.
 constexpr double kRead = 0.02, kCopy = 0.1, kTranspose = 0.2;
 
-int64_t panels(int64_t lines) { return ceil_div(lines, kSide); }
-// `most` made smaller so that all blocks of n are nearly equal, in whole units.
-int64_t even_part(int64_t n, int64_t most, int64_t unit) {
-  return round_up(ceil_div(n, ceil_div(n, std::max(most, unit))), unit);
-}
+int64_t panels(int64_t lines) { return GemmTasks::panels(lines); }
 
 }  // namespace
 
-struct DotGemm::Call {
-  const Bf16 *a, *b;
-  Bf16* c;
-  const Bf16 *bias, *residual;
-};
-
-// Of the result.
-struct DotGemm::Part {
-  int64_t row0, row1, column0, column1;
-};
-
 DotGemm::DotGemm(const GemmProblem& problem) : p_(problem) {
   FREIGHT_CHECK(!p_.accumulate && !p_.subtract, "products on blocks of bf16 overwrite their result");
-  turned_ = p_.batch == 1 && p_.m <= kTurned && p_.b_col != 1 && p_.n > p_.m;
-  if (turned_) {
-    std::swap(p_.m, p_.n);
-    std::swap(p_.a_row, p_.b_col);
-    std::swap(p_.a_col, p_.b_row);
-  }
+  turned_ = turn(p_);
   along_ = p_.a_col == 1 || p_.k == 1;
-  const double flops = 2.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.k);
-  const int64_t threads = p_.batch == 1 && flops > kSerialFlops ? thread_count() : 1;
-  const double left = along_ ? kRead : kCopy, right = p_.b_col == 1 ? kCopy : kTranspose;
-  double least = 1e300;
-  for (int64_t r = 1; r <= threads; ++r) {
-    if (threads % r != 0) continue;
-    const auto rows = static_cast<double>(ceil_div(panels(p_.m), r));
-    const auto columns = static_cast<double>(ceil_div(panels(p_.n), threads / r));
-    const double cost = rows * columns + rows * left + columns * right;
-    if (cost < least) {
-      least = cost;
-      row_tasks_ = r;
-      column_tasks_ = threads / r;
-    }
-  }
+  tasks_ = GemmTasks(p_, along_ ? kRead : kCopy, p_.b_col == 1 ? kCopy : kTranspose);
   const int64_t cache = cache_bytes();
   constexpr int64_t kBytes = sizeof(Bf16), kSumBytes = sizeof(float);
-  const int64_t rows = ceil_div(panels(p_.m), row_tasks_) * kSide,
-                columns = ceil_div(panels(p_.n), column_tasks_) * kSide;
-  k_block_ = even_part(p_.k, turned_ ? kTurnedDepth : kDepth, kSteps);
-  const bool few = along_ && p_.b_col == 1 && rows <= kTurned && !turned_;
+  const int64_t rows = tasks_.rows_of_part(p_), columns = tasks_.columns_of_part(p_);
+  k_block_ = even_block(p_.k, turned_ ? kTurnedDepth : kDepth, kSteps);
+  const bool few = along_ && p_.b_col == 1 && rows <= kTurnedRows && !turned_;
   k_packed_ = along_ && !few ? round_up(p_.k, kSteps) : k_block_;
   if (k_packed_ >= p_.k) {
-    column_block_ = even_part(columns, cache / 2 / kBytes / k_packed_ / kSide * kSide, kSide);
+    column_block_ = even_block(columns, cache / 2 / kBytes / k_packed_ / kSide * kSide, kSide);
     rows_at_once_ = rows;
-    row_block_ = even_part(rows, std::min(cache / 4 / kBytes / k_packed_ / kSide * kSide, kMostRows), kSide);
+    row_block_ = even_block(rows, std::min(cache / 4 / kBytes / k_packed_ / kSide * kSide, kMostRows), kSide);
   } else {
-    column_block_ = even_part(columns, few ? kWideFew : kWide, kSide);
-    rows_at_once_ = even_part(rows, cache / 2 / kSumBytes / column_block_ / kSide * kSide, kSide);
+    column_block_ = even_block(columns, few ? kWideFew : kWide, kSide);
+    rows_at_once_ = even_block(rows, cache / 2 / kSumBytes / column_block_ / kSide * kSide, kSide);
     row_block_ = std::min(2 * kSide, rows_at_once_);
   }
   left_bytes_ = along_ ? 0 : static_cast<size_t>(row_block_ * k_block_) * sizeof(Bf16);
@@ -100,7 +63,7 @@ void DotGemm::pack(Bf16* to, const Bf16* from, ptrdiff_t step, ptrdiff_t line, i
     bf16_table()->pack(to, {from + i * line, step, line, steps, std::min(kSide, lines - i)}, Bf16Table::Operand::right);
 }
 
-// Of the block that begins there.
+// The block of the result that begins there.
 Bf16Result DotGemm::result(const Call& call, const Part& part, int64_t row, int64_t column) const {
   Bf16Result r{.row = p_.c_row,
                .rows = std::min(kSide, part.row1 - row),
@@ -169,26 +132,8 @@ void DotGemm::multiply(const Call& call, const Part& part) const {
 
 void DotGemm::run(const Bf16* a, const Bf16* b, Bf16* c, const Bf16* bias, const Bf16* residual, void*) const {
   if (turned_) std::swap(a, b);
-  const auto multiply_rows = [&](const Call& call, const Part& part) {
-    for (int64_t row = part.row0; row < part.row1; row += rows_at_once_)
-      multiply(call, {row, std::min(row + rows_at_once_, part.row1), part.column0, part.column1});
-  };
-  if (p_.batch > 1) {
-    parallel_for(p_.batch, [&](int64_t i) {
-      multiply_rows({a + i * p_.a_batch, b + i * p_.b_batch, c + i * p_.c_batch, bias,
-                     residual ? residual + i * p_.c_batch : nullptr},
-                    {0, p_.m, 0, p_.n});
-    });
-    return;
-  }
-  const auto start = [](int64_t lines, int64_t tasks, int64_t i) {
-    return std::min(panels(lines) * i / tasks * kSide, lines);
-  };
-  parallel_for(row_tasks_ * column_tasks_, [&](int64_t task) {
-    const int64_t r = task % row_tasks_, q = task / row_tasks_;
-    multiply_rows({a, b, c, bias, residual}, {start(p_.m, row_tasks_, r), start(p_.m, row_tasks_, r + 1),
-                                              start(p_.n, column_tasks_, q), start(p_.n, column_tasks_, q + 1)});
-  });
+  tasks_.run(p_, Call{a, b, c, bias, residual}, rows_at_once_,
+             [&](const Call& call, const Part& part) { multiply(call, part); });
 }
 
 }  // namespace freight::cpu

@@ -5,20 +5,21 @@
 #include <cstdint>
 
 #include "freight/backend/cpu/kernels/bf16/blocks.h"
+#include "freight/backend/cpu/kernels/bf16/gemm_tasks.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 
 namespace freight::cpu {
 
 class DotGemm {
  public:
-  // As of BlockGemm.
+  // The operands are those of BlockGemm.
   explicit DotGemm(const GemmProblem& problem);
   void run(const Bf16* a, const Bf16* b, Bf16* c, const Bf16* bias, const Bf16* residual, void* scratch) const;
   size_t scratch_bytes() const { return 0; }
 
  private:
-  struct Call;
-  struct Part;
+  using Call = GemmCall<Bf16>;
+  using Part = GemmPart;
   void multiply(const Call& call, const Part& part) const;
   void pack(Bf16* to, const Bf16* from, ptrdiff_t step, ptrdiff_t line, int64_t lines, int64_t steps) const;
   Bf16Result result(const Call& call, const Part& part, int64_t row, int64_t column) const;
@@ -26,7 +27,7 @@ class DotGemm {
   GemmProblem p_;
   bool turned_ = false;  // computed as the transposed product: few rows by a matrix whose columns lie along the steps
   bool along_ = false;   // rows lie along the steps, and are read in place
-  int64_t row_tasks_ = 1, column_tasks_ = 1;
+  GemmTasks tasks_;
   int64_t k_block_ = 0, k_packed_ = 0;  // steps that are multiplied, that are packed at once
   // Columns that are packed at once; rows whose sums wait for the next steps; rows that stay in the cache for all
   // columns.

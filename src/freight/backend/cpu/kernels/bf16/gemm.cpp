@@ -22,15 +22,9 @@ constexpr int64_t kPiece = Bf16Table::kPiece, kBlock = Bf16Table::kBlock;
 // sums pass through it as well.
 constexpr int64_t kWhole = 384, kDepth = 288;
 constexpr int64_t kTurnedDepth = 2304;  // of a turned one, which waits for memory: rows are read in long stretches
-constexpr int64_t kTurned = 64;         // rows of a turned product at most
-constexpr double kSerialFlops = 4e6;    // below, a parallel region costs more than it saves
 
-int64_t panels(int64_t lines) { return ceil_div(lines, kSide); }
+int64_t panels(int64_t lines) { return GemmTasks::panels(lines); }
 int64_t pieces(int64_t steps) { return ceil_div(steps, kSteps); }
-// `most` made smaller so that all blocks of n are nearly equal, in whole units.
-int64_t even_block(int64_t n, int64_t most, int64_t unit) {
-  return round_up(ceil_div(n, ceil_div(n, std::max(most, unit))), unit);
-}
 
 template <class T>
 constexpr bool kSplits = std::is_same_v<T, float>;
@@ -40,44 +34,17 @@ constexpr int64_t kPartsOf = kSplits<T> ? Bf16Table::kParts : 1;
 }  // namespace
 
 template <class T>
-struct BlockGemm<T>::Call {
-  const T *a, *b;
-  T* c;
-  const T *bias, *residual;
-};
-
-template <class T>
 BlockGemm<T>::BlockGemm(const GemmProblem& problem, const Bf16Table& table) : p_(problem), table_(&table) {
   FREIGHT_CHECK(!p_.accumulate && !p_.subtract, "products on blocks of bf16 overwrite their result");
   const int64_t cache = cache_bytes();
   constexpr int64_t kParts = kPartsOf<T>;
-  turned_ = p_.batch == 1 && p_.m <= kTurned && p_.b_col != 1 && p_.n > p_.m;
-  if (turned_) {
-    std::swap(p_.m, p_.n);
-    std::swap(p_.a_row, p_.b_col);
-    std::swap(p_.a_col, p_.b_row);
-  }
-  const double flops = 2.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.k);
-  const int64_t threads = p_.batch == 1 && flops > kSerialFlops ? thread_count() : 1;
+  turned_ = turn(p_);
   // Packing a panel costs so many blocks of products, at most.
   constexpr double kSplit = kParts > 1 ? 8 : 0, kProducts = kParts > 1 ? 6 : 1;
   const double left = ((p_.a_col == 1 ? 2 : 12) + kSplit) / kProducts,
                right = ((p_.b_col == 1 ? 5 : 12) + kSplit) / kProducts;
-  // The cut that leaves the largest part smallest: its products, and the lines that are packed for it.
-  double least = 1e300;
-  for (int64_t r = 1; r <= threads; ++r) {
-    if (threads % r != 0) continue;
-    const auto rows = static_cast<double>(ceil_div(panels(p_.m), r));
-    const auto columns = static_cast<double>(ceil_div(panels(p_.n), threads / r));
-    const double cost = rows * columns + rows * left + columns * right;
-    if (cost < least) {
-      least = cost;
-      row_tasks_ = r;
-      column_tasks_ = threads / r;
-    }
-  }
-  const int64_t rows = ceil_div(panels(p_.m), row_tasks_) * kSide,
-                columns = ceil_div(panels(p_.n), column_tasks_) * kSide;
+  tasks_ = GemmTasks(p_, left, right);
+  const int64_t rows = tasks_.rows_of_part(p_), columns = tasks_.columns_of_part(p_);
   const int64_t room = cache / 2 / kParts / static_cast<int64_t>(sizeof(Bf16));  // for columns
   const int64_t depth = turned_ ? kTurnedDepth : p_.k * kParts <= kWhole ? kWhole : kDepth;
   k_block_ = even_block(p_.k, depth / kParts, kSteps);
@@ -238,25 +205,8 @@ void BlockGemm<T>::multiply(const Call& call, int64_t row0, int64_t row1, int64_
 template <class T>
 void BlockGemm<T>::run(const T* a, const T* b, T* c, const T* bias, const T* residual, void*) const {
   if (turned_) std::swap(a, b);
-  const auto multiply_rows = [&](const Call& call, int64_t row0, int64_t row1, int64_t column0, int64_t column1) {
-    for (int64_t row = row0; row < row1; row += rows_at_once_)
-      multiply(call, row, std::min(row + rows_at_once_, row1), column0, column1);
-  };
-  if (p_.batch > 1) {
-    parallel_for(p_.batch, [&](int64_t i) {
-      multiply_rows({a + i * p_.a_batch, b + i * p_.b_batch, c + i * p_.c_batch, bias,
-                     residual ? residual + i * p_.c_batch : nullptr},
-                    0, p_.m, 0, p_.n);
-    });
-    return;
-  }
-  const auto start = [](int64_t lines, int64_t tasks, int64_t i) {
-    return std::min(panels(lines) * i / tasks * kSide, lines);
-  };
-  parallel_for(row_tasks_ * column_tasks_, [&](int64_t task) {
-    const int64_t r = task % row_tasks_, q = task / row_tasks_;
-    multiply_rows({a, b, c, bias, residual}, start(p_.m, row_tasks_, r), start(p_.m, row_tasks_, r + 1),
-                  start(p_.n, column_tasks_, q), start(p_.n, column_tasks_, q + 1));
+  tasks_.run(p_, Call{a, b, c, bias, residual}, rows_at_once_, [&](const Call& call, const GemmPart& part) {
+    multiply(call, part.row0, part.row1, part.column0, part.column1);
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "freight/backend/cpu/kernels/bf16/blocks.h"
 #include "freight/backend/cpu/kernels/bf16/dot_gemm.h"
+#include "freight/backend/cpu/kernels/bf16/gemm_tasks.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 
 namespace freight::cpu {
@@ -26,7 +27,7 @@ class BlockGemm {
   size_t scratch_bytes() const { return 0; }
 
  private:
-  struct Call;
+  using Call = GemmCall<T>;
   void pack(Bf16* to, int64_t part, const T* from, ptrdiff_t step, ptrdiff_t line, int64_t lines, int64_t steps,
             Bf16Table::Operand side, SplitRange* ranges) const;
   void check_sums(float* sums, const Call& call, int64_t row, int64_t column, const SplitRange& left,
@@ -36,7 +37,7 @@ class BlockGemm {
   GemmProblem p_;
   const Bf16Table* table_;
   bool turned_ = false;  // computed as the transposed product: few rows by a matrix whose columns lie along the steps
-  int64_t row_tasks_ = 1, column_tasks_ = 1;
+  GemmTasks tasks_;
   int64_t row_block_ = 0, column_block_ = 0, k_block_ = 0, k_packed_ = 0;  // lines and steps
   // The columns are packed in parts of the sum: the sums of `rows_at_once_` rows wait for the next part.
   bool sums_aside_ = false;
@@ -46,7 +47,7 @@ class BlockGemm {
 };
 using SplitGemm = BlockGemm<float>;
 
-// Of bf16, by what the processor has.
+// Products of bf16 by what the processor has.
 class Bf16Gemm {
  public:
   explicit Bf16Gemm(const GemmProblem& problem);

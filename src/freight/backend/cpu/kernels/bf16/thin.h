@@ -15,7 +15,7 @@ class ThinGemm {
   // True where the product is such a one and the processor has AMX.
   static bool fits(const GemmProblem& problem);
   explicit ThinGemm(const GemmProblem& problem);
-  // As of BlockGemm, with scratch_bytes() of scratch memory.
+  // The operands are those of BlockGemm; `scratch` has scratch_bytes().
   void run(const Bf16* a, const Bf16* b, Bf16* c, const Bf16* bias, const Bf16* residual, void* scratch) const;
   size_t scratch_bytes() const;
 
