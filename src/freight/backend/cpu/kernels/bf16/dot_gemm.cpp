@@ -7,6 +7,7 @@
 #include "freight/backend/cpu/kernels/bf16/dots.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/scratch.h"
+#include "freight/base/cpu_info.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
 
@@ -16,8 +17,8 @@ namespace {
 
 constexpr int64_t kSide = Bf16Table::kSide, kSteps = Bf16Table::kSteps;
 constexpr int64_t kBlock = Bf16Table::kBlock;
-// Steps for which a panel of columns (16 KiB) shares the first-level cache with a tile's rows.
-constexpr int64_t kDepth = 256;
+// Steps for which a panel of columns shares the first-level cache with a tile's rows: 16 KiB of 32, 32 of 48.
+constexpr int64_t kDepth = 256, kDeep = 512, kLargeFirstLevel = 48 << 10;
 constexpr int64_t kTurnedDepth = 2304;  // of a turned one, which waits for memory: rows are read in long stretches
 constexpr int64_t kMostRows = 512;      // of a row block
 constexpr int64_t kWide = 256;          // columns that are packed in parts of the sum
@@ -37,8 +38,9 @@ DotGemm::DotGemm(const GemmProblem& problem) : p_(problem) {
   const int64_t cache = cache_bytes();
   constexpr int64_t kBytes = sizeof(Bf16), kSumBytes = sizeof(float);
   const int64_t rows = tasks_.rows_of_part(p_), columns = tasks_.columns_of_part(p_);
-  k_block_ = even_block(p_.k, turned_ ? kTurnedDepth : kDepth, kSteps);
   const bool few = along_ && p_.b_col == 1 && rows <= kTurnedRows && !turned_;
+  const int64_t depth = !few && cpu_info().l1_bytes >= kLargeFirstLevel ? kDeep : kDepth;
+  k_block_ = even_block(p_.k, turned_ ? kTurnedDepth : depth, kSteps);
   k_packed_ = along_ && !few ? round_up(p_.k, kSteps) : k_block_;
   if (k_packed_ >= p_.k) {
     column_block_ = even_block(columns, cache / 2 / kBytes / k_packed_ / kSide * kSide, kSide);
