@@ -173,11 +173,9 @@ _given: dict = {}  # by the id of an array that an attribute of a module gave: a
 
 
 def given(variable):
-    """The value of a variable as an attribute of a module: within jit and grad the elements that are trained, else a copy, of
-    which `tied` and `written` know where it is from."""
-    if recording():
-        return variable.value()
-    x = variable.copy_of_elements()
+    """The value of a variable as an attribute of a module: within jit and grad the elements that are trained, else a copy. `tied`,
+    `written` and `assigned` know where it is from."""
+    x = variable.value() if recording() else variable.copy_of_elements()
     key = id(x)
     _given[key] = weakref.ref(x, lambda _: _given.pop(key, None)), variable
     return x
@@ -190,6 +188,13 @@ def written(x, key, value):
     y[key] = value
     parameter.value = y
     return y
+
+
+def assigned(x):
+    """Gives the elements of x, to which a function that is traced has written, to the variable whose value x was."""
+    parameter = origin(x)
+    if parameter is not None and recording():
+        parameter._variable.assign(x)
 
 
 def origin(x):

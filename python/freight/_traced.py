@@ -3,15 +3,26 @@ import math
 import operator
 
 from . import _array_api as xp
-from . import _parameter
+from . import _parameter, _views
 from ._core import Array
 from ._functions import _call
 
 
 def item(x, key):
-    """x[key]; index arrays may be traced, masks not. The result's axes lie where NumPy has them."""
+    """x[key]; index arrays may be traced. Of a traced mask the elements are not known, only what they become."""
+    mask = _traced_mask(x, key)
+    if mask is not None:
+        return MaskedElements(x, mask)
     keys = key if isinstance(key, tuple) else (key,)
-    keys = [part for k in keys for part in _parts(k)]
+    parts = [part for k in keys for part in _parts(k)]
+    y = _item(x, parts)
+    if not any(isinstance(k, Array) for k in parts):
+        _views.add_part(x, y, key)
+    return y
+
+
+def _item(x, keys):
+    """x[keys] of integers, slices and arrays of integers. The result's axes lie where NumPy has them."""
     left = len([k for k in keys if k is not None and k is not Ellipsis])  # keys that name an axis
     if left > x.ndim:
         raise IndexError(f"too many indices for array: array is {x.ndim}-dimensional, but {left} were indexed")
@@ -55,7 +66,7 @@ def _parts(k):
         return (k,)
     k = xp.asarray(k)
     if k.dtype == xp.bool and not k._on_host:
-        raise TypeError("x[mask]: the number of elements is unknown in jit and grad: use where")
+        raise TypeError(_UNKNOWN)
     return xp.nonzero(k) if k.dtype == xp.bool else (xp.astype(k, xp.int64, copy=False),)
 
 
@@ -96,15 +107,98 @@ def _sliced(x, axis, key):
     return _call("slice", x, axis, start, min(size, start + count * step), step)
 
 
-def written(x, key, value):
-    """x after x[key] = value, which a parameter gets, too, if a module has given x."""
+def assign(x, key, value):
+    """x[key] = value, which a parameter gets, too, if a module has given x."""
     if x._on_host:
-        return _parameter.written(x, key, value)
+        x._take(_parameter.written(x, key, value))
+        return
+    if _views.has_part(x, key, value):
+        return
+    mask = _traced_mask(x, key)
+    if mask is not None:
+        _views.write(x, _masked(x, mask, value))
+        return
     places = xp.reshape(xp.arange(x.size), x.shape)[key]
     value = xp.astype(value, x.dtype) if isinstance(value, Array) else xp.asarray(value, dtype=x.dtype)
     value = xp.reshape(xp.broadcast_to(value, places.shape), (-1,))
     y = _call("scatter", _call("reshape", x, (-1,)), xp.reshape(places, (-1,)), value, 0)
-    return _call("reshape", y, x.shape)
+    _views.write(x, _call("reshape", y, x.shape))
+
+
+_UNKNOWN = "x[mask]: the number of elements is unknown in jit and grad: use where"
+
+
+def _traced_mask(x, key):
+    """The key as a mask (the first axes of x), where it is one that is traced."""
+    if isinstance(key, tuple) and len(key) == 1:
+        key = key[0]
+    if x._on_host or not isinstance(key, Array) or key.dtype != xp.bool or key._on_host:
+        return None
+    if key.shape != x.shape[:key.ndim]:
+        raise IndexError(f"boolean index did not match indexed array: the mask has shape {key.shape}, the array {x.shape}")
+    return key
+
+
+def _masked(x, mask, value):
+    """x with a value at the elements of a mask: one for all, or what the same mask has of another array."""
+    if isinstance(value, MaskedElements):
+        if value._mask is not mask or value._x.shape != x.shape:
+            raise TypeError("x[mask] = y[other_mask]: the numbers of elements are unknown in jit and grad: expected the same mask, "
+                            f"and arrays of one shape, got {x.shape} and {value._x.shape}")
+        value = value._x
+    else:
+        value = value if isinstance(value, Array) else xp.asarray(value, dtype=x.dtype)
+        if value.ndim > x.ndim - mask.ndim:
+            raise TypeError(f"x[mask] = value: the number of elements is unknown in jit and grad: expected a value of {x.ndim - mask.ndim} "
+                            f"axes for all of them, got shape {value.shape}; use where")
+    y = xp.where(xp.reshape(mask, mask.shape + (1,) * (x.ndim - mask.ndim)), xp.astype(value, x.dtype), x)
+    if y.shape != x.shape:
+        raise ValueError(f"x[mask] = value: could not broadcast shape {value.shape} to {x.shape[mask.ndim:]}")
+    return y
+
+
+class _NamedByMask(type):
+    """Errors print types, and say what this one is."""
+
+    def __repr__(cls):
+        return "x[mask] in jit and grad, whose number of elements is unknown (use where)"
+
+
+class MaskedElements(metaclass=_NamedByMask):
+    """x[mask] of a mask that is traced, whose number of elements is unknown: operators compute with all of x, and x[mask] = y takes
+    those of the mask. Nothing else is known of them."""
+
+    _unknown_elements = _UNKNOWN  # why it is no result and no argument of functions
+
+    def __init__(self, x, mask):
+        self._x, self._mask = x, mask
+
+    def _with(self, operation, other, swapped=False):
+        if isinstance(other, MaskedElements):
+            if other._mask is not self._mask:
+                raise TypeError(_UNKNOWN)
+            other = other._x
+        elif isinstance(other, Array) and other.ndim > self._x.ndim - self._mask.ndim:
+            raise TypeError(_UNKNOWN)
+        return MaskedElements(operation(other, self._x) if swapped else operation(self._x, other), self._mask)
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise TypeError(_UNKNOWN)
+
+
+def _operators():
+    def method(operation, swapped):
+        return lambda self, other: self._with(operation, other, swapped)
+
+    for name in "add sub mul truediv floordiv mod pow".split():
+        operation = getattr(operator, name)
+        for prefix, swapped in (("", False), ("i", False), ("r", True)):
+            setattr(MaskedElements, f"__{prefix}{name}__", method(operation, swapped))
+
+
+_operators()
 
 
 def product(x1, x2):

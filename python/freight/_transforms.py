@@ -34,6 +34,8 @@ def _flatten(value, leaves):
         return (type(value), tuple(_flatten(v, leaves) for v in value))
     if isinstance(value, dict):
         return (dict, tuple((k, _flatten(v, leaves)) for k, v in value.items()))
+    if hasattr(type(value), "_unknown_elements"):
+        raise TypeError(type(value)._unknown_elements)
     return (type(value), value, "static")
 
 

@@ -20,21 +20,21 @@ Types& types() {
 
 nb::object wrap(View view) {
   nb::object o = nb::inst_alloc(types().array);
-  new (nb::inst_ptr<PyArray>(o)) PyArray{std::move(view), {}, false};
+  new (nb::inst_ptr<PyArray>(o)) PyArray{std::move(view), {}};
   nb::inst_mark_ready(o);
   return o;
 }
 
 nb::object wrap(Tensor tensor) {
   nb::object o = nb::inst_alloc(types().array);
-  new (nb::inst_ptr<PyArray>(o)) PyArray{{}, std::move(tensor), false};
+  new (nb::inst_ptr<PyArray>(o)) PyArray{{}, std::move(tensor)};
   nb::inst_mark_ready(o);
   return o;
 }
 
-nb::object wrap_view(PyArray& of, Tensor tensor) {
+nb::object wrap_view(nb::handle x, Tensor tensor, const char* function, const nb::tuple& arguments) {
   nb::object o = wrap(std::move(tensor));
-  of.viewed = nb::inst_ptr<PyArray>(o)->viewed = true;
+  nb::module_::import_("freight._views").attr("add")(x, o, function, arguments);
   return o;
 }
 
@@ -343,14 +343,6 @@ nb::object binary(const Elementwise& f, nb::handle left, nb::handle right, bool 
   return wrap(apply(f, *view_in(a, dtype, made_a, number), *view_in(b, dtype, made_b, number)));
 }
 
-namespace {
-void need_no_views(const PyArray& x) {
-  if (x.viewed)
-    raise<TypeError>("in jit and grad an array that is a view, or of which there are views, is not written to: make a ",
-                     "new one, as by x = x + y or where");
-}
-}  // namespace
-
 nb::object in_place(const Elementwise& f, nb::handle left, nb::handle right) {
   const Operand a = operand_of(left), b = operand_of(right);
   if (!a.array || !b.valid()) {
@@ -365,13 +357,12 @@ nb::object in_place(const Elementwise& f, nb::handle left, nb::handle right) {
   }
   if (a.traced() || b.traced()) {
     // A traced array gets the new value; the write is part of the function.
-    need_no_views(*a.array);
     const Tensor y = traced_binary(f, a, b, dtype);
     if (Shape(y.shape()) != a.array->shape())
       raise<ValueError>(f.name, " in place: the result has shape ", to_string(Shape(y.shape())), ", the array ",
                         to_string(a.array->shape()));
     if (!a.traced()) raise<TypeError>(f.name, " in place: a host array cannot take a traced value: return it instead");
-    a.array->tensor = y;
+    nb::module_::import_("freight._views").attr("write")(left, wrap(y));
     return nb::borrow(left);
   }
   const View& x = a.array->view;
@@ -469,11 +460,7 @@ nb::object traced(const char* function) { return nb::module_::import_("freight._
 
 nb::object get_item(nb::handle self, nb::handle key) {
   PyArray& x = *nb::inst_ptr<PyArray>(self);
-  if (!x.on_host() || has_traced(key)) {
-    nb::object y = traced("item")(self, key);
-    if (!has_traced(key)) x.viewed = nb::inst_ptr<PyArray>(y)->viewed = true;
-    return y;
-  }
+  if (!x.on_host() || has_traced(key)) return traced("item")(self, key);
   if (PyLong_CheckExact(key.ptr()) && x.view.rank() > 0) return wrap(selected(x.view, 0, integer_of(key, "index")));
   if (PySlice_Check(key.ptr()) && x.view.rank() > 0) return wrap(sliced(x.view, 0, slice_of(key)));
   return wrap(gather(select(x.view, items_of(key))));
@@ -482,10 +469,7 @@ nb::object get_item(nb::handle self, nb::handle key) {
 void set_item(nb::handle self, nb::handle key, nb::handle value) {
   PyArray& x = *nb::inst_ptr<PyArray>(self);
   if (!x.on_host() || x.of_parameter) {
-    need_no_views(x);
-    const nb::object y = traced("written")(self, key, value);
-    x.tensor = nb::inst_ptr<PyArray>(y)->tensor;
-    x.view = nb::inst_ptr<PyArray>(y)->view;
+    traced("assign")(self, key, value);
     return;
   }
   PyArray* v = array_or_null(value);

@@ -18,11 +18,8 @@ namespace nb = nanobind;
 namespace freight::python {
 
 struct PyArray {
-  View view;      // no block: a tensor
-  Tensor tensor;  // undefined: a view
-  // A tensor that has the elements of another array, or the other way round: the library knows no views, so it is not
-  // written to.
-  bool viewed = false;
+  View view;                  // no block: a tensor
+  Tensor tensor;              // undefined: a view
   bool of_parameter = false;  // a copy that a module has given: x[...] = v changes the parameter, too
   bool on_host() const { return view.block != nullptr; }
   DType dtype() const { return on_host() ? view.dtype : tensor.dtype(); }
@@ -43,7 +40,9 @@ Types& types();
 
 nb::object wrap(View view);
 nb::object wrap(Tensor tensor);
-nb::object wrap_view(PyArray& of, Tensor tensor);  // elements of `of`
+// The part of the tensor x that _core.FUNCTION(x, *arguments) takes: freight/_views.py repeats writes to one in the
+// other.
+nb::object wrap_view(nb::handle x, Tensor tensor, const char* function, const nb::tuple& arguments);
 nb::object dtype_object(DType dtype);
 PyArray* array_or_null(nb::handle h);
 PyArray& array_of(nb::handle h, const char* function);  // TypeError for other objects

@@ -110,7 +110,8 @@ nb::object reshape(nb::handle h, nb::handle shape, nb::handle copies) {
   const Shape to = checked_shape(sizes, x.dtype());
   if (to.numel() != count)
     raise<ValueError>("cannot reshape array of size ", count, " into shape ", nb::repr(shape).c_str());
-  if (!x.on_host()) return wrap_view(x, invoke_named("reshape", {x.tensor, sizes}));
+  if (!x.on_host())
+    return wrap_view(h, invoke_named("reshape", {x.tensor, sizes}), "reshape", nb::make_tuple(sizes, nb::none()));
   if (!copies.is_none() && nb::cast<bool>(copies)) return wrap(reshaped_view(copy(x.view), to));
   if (copies.is_none()) return wrap(reshaped(x.view, to));
   View y = reshaped_view(x.view, to);
@@ -121,7 +122,8 @@ nb::object reshape(nb::handle h, nb::handle shape, nb::handle copies) {
 nb::object permuted_array(nb::handle h, const std::vector<int>& order) {
   PyArray& x = array_of(h, "permute_dims");
   if (static_cast<int>(order.size()) != x.shape().rank()) raise<ValueError>("axes don't match array");
-  if (!x.on_host()) return wrap_view(x, invoke_named("permute", {x.tensor, wide(order)}));
+  if (!x.on_host())
+    return wrap_view(h, invoke_named("permute", {x.tensor, wide(order)}), "permute_dims", nb::make_tuple(order));
   return wrap(permuted(x.view, order));
 }
 
@@ -138,13 +140,15 @@ nb::object transposed(nb::handle h) {
 nb::object broadcast_to(nb::handle h, nb::handle shape) {
   PyArray& x = array_of(h, "broadcast_to");
   const std::vector<int64_t> sizes = integers_of(shape, "shape");
-  if (!x.on_host()) return wrap_view(x, invoke_named("broadcast_to", {x.tensor, sizes}));
+  if (!x.on_host())
+    return wrap_view(h, invoke_named("broadcast_to", {x.tensor, sizes}), "broadcast_to", nb::make_tuple(sizes));
   return wrap(broadcast(x.view, checked_shape(sizes, x.view.dtype)));
 }
 
 nb::object diagonal(nb::handle h, int64_t offset) {
   PyArray& x = array_of(h, "diagonal");
-  if (!x.on_host()) return wrap_view(x, invoke_named("diagonal", {x.tensor, offset}));
+  if (!x.on_host())
+    return wrap_view(h, invoke_named("diagonal", {x.tensor, offset}), "diagonal", nb::make_tuple(offset));
   return wrap(diagonal_view(x.view, offset));
 }
 
@@ -363,6 +367,7 @@ void bind_array(nb::module_& m) {
       .def_prop_ro("T", transposed, "the axes in reverse order, a view")
       .def_prop_ro("_on_host", [](const PyArray& x) { return x.on_host(); })
       .def_prop_ro("_address", [](const PyArray& x) { return reinterpret_cast<uintptr_t>(host(x).data); })
+      .def("_take", [](PyArray& x, const PyArray& y) { x.view = y.view, x.tensor = y.tensor; })  // the elements of y
       .def("_share_memory",
            [](const PyArray& x, const PyArray& y) {
              return x.on_host() && y.on_host() && may_share_memory(x.view, y.view);
