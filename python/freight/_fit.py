@@ -61,10 +61,10 @@ class History:
 class _Sink:
     """Gets the reports of a run, and hands them on to the callbacks."""
 
-    def __init__(self, model, callbacks, verbose, metric=None, resumed=None):
-        self.model, self.callbacks, self.metric, self.resumed = model, callbacks, metric, resumed  # name of the metric, run directory
+    def __init__(self, model, callbacks, verbose, metric=None, resumed=None, tells=True):
+        self.model, self.callbacks, self.metric, self.resumed, self.tells = model, callbacks, metric, resumed, tells
         self.history, self.progress = History(), _display.progress(verbose)
-        self.progress.names = ("loss", "accuracy", metric)
+        self.progress.names = "loss", "accuracy", metric
         self.wants_steps = self.progress.wants_steps or any(hears_steps(c) for c in callbacks)
 
     def _tell(self, method, *arguments):
@@ -77,6 +77,9 @@ class _Sink:
         return True if any(a is True for a in answers) else next((a for a in answers if a is not None), None)
 
     def start(self, summary):
+        if self.tells:
+            for text in summary["warnings"]:
+                warnings.warn(f"fit: {text}", stacklevel=2)
         for c in self.callbacks:
             c.model = _several.original(self.model)
         self.progress.begin()
@@ -463,7 +466,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     rank = distributed.get_rank()  # the other ranks train alike, and say nothing
     figure = request.get("metric_name", settings.get("metric"))
     figure = None if figure in ("loss", "auto") else figure
-    sink = _Sink(model, [] if rank else callbacks, 0 if rank else verbose, figure, os.fspath(output_dir) if resume else None)
+    sink = _Sink(model, [] if rank else callbacks, 0 if rank else verbose, figure, os.fspath(output_dir) if resume else None, not rank)
     before = model.__dict__.get("_task")
     model.__dict__["_task"] = {k: request[k] for k in ("input", "dtype", "loss", "classes", "mean", "std")}
     if before and "images" in before:
@@ -512,7 +515,7 @@ def _trained(model, request, sink, ranks, output_dir):
 
         def train(heard):
             try:
-                return _core.fit(model._node(), request, sink if heard else _Sink(model, [], 0, sink.metric))
+                return _core.fit(model._node(), request, sink if heard else _Sink(model, [], 0, sink.metric, tells=False))
             except Exception as error:
                 _hints.keywords_for_flags(error)
                 raise

@@ -6,13 +6,21 @@ from . import _core, _hints, distributed
 from ._core import Array
 from ._module import Module
 from ._parameter import Parameter, recording
-from ._transforms import _flatten
 
 
 def _shortest(rate):
     """The number of the fewest digits that is this one in f32, as which rates are kept: 0.02, and not 0.019999999552965164."""
     texts = (f"{rate:.{digits}g}" for digits in range(1, 9))
     return next((float(t) for t in texts if struct.unpack("f", struct.pack("f", float(t)))[0] == rate), rate)
+
+
+def _gradients_of(grads):
+    """The arrays of nested gradients, and None where a parameter has none."""
+    if grads is None or isinstance(grads, Array):
+        return [grads]
+    if isinstance(grads, (dict, list, tuple)):
+        return [g for part in (grads.values() if isinstance(grads, dict) else grads) for g in _gradients_of(part)]
+    raise TypeError(f"update: expected gradients as freight.Array, or None, got {type(grads).__name__}")
 
 
 class Optimizer:
@@ -52,21 +60,20 @@ class Optimizer:
 
     def update(self, grads):
         """Changes the parameters by their gradients, which value_and_grad of a module gives: a dict by the names of the
-        parameters, or else all in their order. Frozen parameters have none. Of several ranks (freight.distributed) all call it, and the
+        parameters, or else all in their order. Frozen parameters have none, and one whose gradient is None is left alone. Of several ranks (freight.distributed) all call it, and the
         means of their gradients count: each rank computes those of its equal part of the batch."""
         trained = [p for p in self._parameters if p.requires_grad]
         names = [p.name for p in trained]
         if isinstance(grads, dict) and len(grads) == len(names) and grads.keys() == set(names):
             grads = [grads[name] for name in names]  # groups may have another order than the module
-        gradients = []
-        _flatten(grads, gradients)
+        gradients = _gradients_of(grads)
         if len(gradients) != len(trained):
             raise ValueError(f"update: expected a gradient for each of {len(trained)} parameters, got {len(gradients)}")
         for p, g in zip(trained, gradients):
-            if g.shape != p.shape:
+            if g is not None and g.shape != p.shape:
                 raise ValueError(f"update: the gradient of {p.name} must have shape {p.shape}, got {g.shape}")
         if self._shared:
-            gradients = self._shared.gradients(gradients)
+            gradients = self._shared.gradients(trained, gradients)
             self._shared.average_buffers()
         given = iter(gradients)
         self._optimizer.apply([next(given) if p.requires_grad else None for p in self._parameters])

@@ -3,6 +3,7 @@ arrays, nested in tuples, lists and dicts."""
 import contextlib
 import functools
 import inspect
+import itertools
 import threading
 
 from . import _array_api as xp
@@ -244,7 +245,8 @@ def _need_elements(function, arguments, keywords):
 
 def value_and_grad(function, argnums=0, has_aux=False):
     """A function that returns the value of a scalar function and its gradients with respect to one argument, or several:
-    the arrays of nested arguments each have one. With has_aux the function returns (scalar, other results)."""
+    the arrays of nested arguments each have one, and of a module its parameters by their names. The gradient of an array that the
+    function does not use is zeros, of such a parameter None. With has_aux the function returns (scalar, other results)."""
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @functools.wraps(function)
@@ -267,6 +269,10 @@ def value_and_grad(function, argnums=0, has_aux=False):
         for x in leaves:
             if x.dtype not in (_core.float32, _core.float64, _core.float16, _core.bfloat16):
                 raise TypeError(f"grad: arguments must be floating arrays, got {x.dtype}: use astype, or argnums")
+        frozen = next((arguments[n] for n in modules), None)
+        if not leaves and frozen is not None:
+            raise ValueError(f"grad: {type(frozen).__name__} has no trained parameters: expected at least one, requires_grad_(True) ends what "
+                             "requires_grad_(False) has frozen")
         if not leaves:
             raise TypeError(f"grad: argument {numbers[0]} has no arrays: expected a freight.Array, got "
                             f"{type(arguments[numbers[0]])}")
@@ -289,13 +295,16 @@ def value_and_grad(function, argnums=0, has_aux=False):
                 if n in modules:  # read anew: what the function has evaluated ended the recording in which they were read before
                     traced[at:at + count] = _leaves_of(_values_of(arguments[n]))
                 at += count
-            found = _core.gradients(loss, traced, True)
+            found = _core.gradients(loss, traced)
         finally:
             _state.depth -= 1
             _forget_rules()
         done = all(on_host) and not _state.depth and not _core.compiling()  # gradients of an outer function lead through these
+        for n, count, at in zip(numbers, counts, itertools.accumulate(counts, initial=0)):
+            if n not in modules:  # parameters of modules have None, with which optimizers leave them alone
+                found[at:at + count] = [xp.zeros_like(x) if g is None else g for g, x in zip(found[at:], leaves[at:at + count])]
         if done:
-            found = [_settled(g) for g in found]
+            found = [None if g is None else _settled(g) for g in found]
             results = []
             structure = _flatten(value, results)
             value = _unflatten(structure, iter([_settled(r) for r in results]))

@@ -373,7 +373,8 @@ nb::object led_gradient(nb::handle y, nb::handle to) {
   return wrap(where(all, stop_gradient(t), broadcast_to(number, t.shape())));
 }
 
-nb::list gradients(nb::handle loss, nb::handle arrays, bool allow_unused) {
+// Of an array that the loss does not use None.
+nb::list gradients(nb::handle loss, nb::handle arrays) {
   PyArray& l = array_of(loss, "grad");
   if (l.on_host()) raise<ValueError>("grad: the loss does not depend on the arguments");
   if (l.shape().numel() != 1)
@@ -384,7 +385,9 @@ nb::list gradients(nb::handle loss, nb::handle arrays, bool allow_unused) {
   Tensor scalar = l.tensor;
   if (scalar.rank() != 0) scalar = invoke_named("reshape", {scalar, std::vector<int64_t>{}});
   nb::list out;
-  for (Tensor& g : freight::grad(scalar, by, {.allow_unused = allow_unused})) out.append(wrap(std::move(g)));
+  std::vector<size_t> unused;
+  for (Tensor& g : freight::grad(scalar, by, {.allow_unused = true, .unused = &unused})) out.append(wrap(std::move(g)));
+  for (const size_t i : unused) out[i] = nb::none();
   return out;
 }
 

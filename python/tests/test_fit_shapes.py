@@ -156,11 +156,6 @@ def test_settings_that_fit_lacks_are_refused_with_what_to_use(settings, kind, me
         nn.Linear(4, 2).fit(X, Y, validation_data=(X, Y), verbose=0, **settings)
 
 
-def test_a_head_that_the_loss_leaves_out_is_named_without_words_of_cpp_alone():
-    with pytest.raises(ValueError, match="the loss does not depend on parameter 'b.weight' .*: remove it or freeze it"):
-        Several(tuple_of).fit(X, X, loss=lambda o, t: fr.mse_loss(o[0], t), verbose=0)
-
-
 @pytest.mark.parametrize("kind", ["floats", "pixels"])
 def test_without_shuffling_batches_have_the_order_of_the_arrays(kind):
     x = np.repeat(np.arange(24, dtype="u1"), 4).reshape(24, 4) if kind == "pixels" else np.repeat(np.arange(24, dtype="f4") / 255, 4).reshape(24, 4)

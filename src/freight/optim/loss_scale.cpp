@@ -22,8 +22,9 @@ LossScale::LossScale(const LossScaleOptions& options)
   good_.share_among_devices();
 }
 
-std::vector<Tensor> LossScale::gradients(const Tensor& loss, const std::vector<Variable>& parameters) const {
-  std::vector<Tensor> found = grad(loss * factor_, parameters);
+std::vector<Tensor> LossScale::gradients(const Tensor& loss, const std::vector<Variable>& parameters,
+                                         const GradOptions& options) const {
+  std::vector<Tensor> found = grad(loss * factor_, parameters, options);
   const Scope scope("loss_scale");
   const Tensor inverse = 1.0 / factor_;  // exact: the factor is a power of two
   for (Tensor& g : found) g = cast(g, DType::f32) * inverse;

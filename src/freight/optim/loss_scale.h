@@ -22,7 +22,8 @@ class LossScale {
   explicit LossScale(const LossScaleOptions& options);
 
   // Inside a step: gradients of the loss, scaled on the way and in f32 without the factor in the end.
-  std::vector<Tensor> gradients(const Tensor& loss, const std::vector<Variable>& parameters) const;
+  std::vector<Tensor> gradients(const Tensor& loss, const std::vector<Variable>& parameters,
+                                const GradOptions& options = {}) const;
   // True where all gradients are finite, bool[]: where not, the step must change nothing else (assign_only_if).
   static Tensor all_finite(const std::vector<Tensor>& gradients);
   // Halves the factor after a step that was not sound, doubles it after enough that were.

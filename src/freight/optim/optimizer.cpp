@@ -342,15 +342,15 @@ void Optimizer::apply(const std::vector<Tensor>& gradients) {
   follow_parameters();
   {
     const trace::OnePiece piece;
-    const std::vector<bool> frozen = frozen_now();
+    std::vector<bool> frozen = frozen_now();
     std::vector<Tensor> used;
     for (size_t i = 0; i < parameters_.size(); ++i) {
-      if (frozen[i]) continue;
       const Tensor& g = gradients[i];
-      if (!g.defined() || !(g.type() == parameters_[i].type())) {
-        trace::fail_here("optimizer", "gradient ", i, " is ", g.defined() ? cat(g.type()) : "undefined",
-                         ", parameter '", names_[i], "' is ", parameters_[i].type(),
-                         "; gradients are expected in the order of parameters()");
+      frozen[i] = frozen[i] || !g.defined();
+      if (frozen[i]) continue;
+      if (!(g.type() == parameters_[i].type())) {
+        trace::fail_here("optimizer", "gradient ", i, " is ", g.type(), ", parameter '", names_[i], "' is ",
+                         parameters_[i].type(), "; gradients are expected in the order of parameters()");
       }
       used.push_back(g);
     }

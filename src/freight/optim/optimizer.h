@@ -41,7 +41,8 @@ class Optimizer {
   using GradientFunction = std::function<std::vector<Tensor>(const std::vector<Variable>&)>;
   // Gradients by `of`, one per parameter: zeros for those that are frozen by now. Throws Error(usage) where all are.
   std::vector<Tensor> gradients(const GradientFunction& of) const;
-  // The same with gradients that the caller made, one per parameter; those of frozen ones are not looked at.
+  // The same with gradients that the caller made, one per parameter; those of frozen ones are not looked at, and one
+  // whose gradient is Tensor() is left alone, as if it were frozen.
   void apply(const std::vector<Tensor>& gradients);
 
   // Host side, between steps. Throws Error(usage) unless lr is finite and not negative. Groups with a rate of their own

@@ -82,11 +82,13 @@ std::vector<Tensor> gradients(trace::Trace& tape, Value loss, const std::vector<
   }
   std::vector<Tensor> out;
   size_t next = 0;
+  const bool some = std::any_of(found.begin(), found.end(), [](Value g) { return g.valid(); });
   for (const Wanted& w : wanted) {
     const Value g = w.value.valid() ? found[next++] : Value{};
     if (g.valid()) {
       out.push_back(tape.wrap(g));
-    } else if (options.allow_unused) {
+    } else if (options.allow_unused || (options.unused && some)) {
+      if (options.unused) options.unused->push_back(out.size());
       out.push_back(tape.wrap(tape.graph().add(Op::constant, ConstantAttrs{w.type, 0, {}}, {})[0]));
     } else {
       const bool leaf = tape.graph().def(loss).op == Op::input;

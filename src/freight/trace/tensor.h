@@ -201,7 +201,8 @@ void seed(uint64_t value);
 
 // Settings of grad.
 struct GradOptions {
-  bool allow_unused = false;  // zeros instead of an error
+  bool allow_unused = false;              // zeros instead of an error
+  std::vector<size_t>* unused = nullptr;  // gets the entries without a gradient, of which it allows all but all of them
 };
 // Gradients of a scalar loss, one tensor per entry and of its type. The loss may have been read before. The gradient of
 // a variable is with respect to the value that it has at this point. Throws Error(usage) that names the entry where the

@@ -572,6 +572,8 @@ RunSummary NetRun::summary() const {
   s.flops_per_step = plan.flops;
   s.planned_bytes = planned_bytes > 0 ? planned_bytes : plan.arena_bytes;
   s.has_plans = true;
+  if (!net->unused.empty())
+    s.warnings.push_back(cat("the loss does not use, and training does not change: ", net->unused.names()));
   std::vector<std::string> on_data = task->notes();
   if (!precision_note.empty()) on_data.push_back(precision_note);
   s.notes.insert(s.notes.begin(), on_data.begin(), on_data.end());

@@ -45,7 +45,8 @@ void NetTraining::plan_step(const std::pair<Type, Type>& batch_types, const Comp
                   .parts = sharding.shards > 0 ? 1 : config.grad_accum,
                   .data = data,
                   .sharding = sharding,
-                  .shares = shares.get()},
+                  .shares = shares.get(),
+                  .unused = &unused},
       compile);
 }
 

@@ -119,6 +119,7 @@ struct NetTraining {
   std::unique_ptr<job::StateShares> shares;  // null where every process keeps all states
   Type inputs, targets;
   CompileOptions compile;
+  optim::UnusedParameters unused;  // known once the step is planned
   std::unique_ptr<TrainStep> step;
   EvaluationBeside evaluation;
 

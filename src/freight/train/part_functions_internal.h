@@ -51,7 +51,7 @@ struct PartGradients {
     const models::Scored scored = models::score(model, x, y, summed_loss);
     const auto full = static_cast<double>(batch_size * (tokens ? y.dim(1) : 1));
     const Tensor loss = scored.loss * (1.0 / full);
-    const std::vector<Tensor> found = gradients_of(loss, *trained->optimizer, trained->scale);
+    const std::vector<Tensor> found = gradients_of(loss, *trained->optimizer, trained->scale, trained->unused);
     for (size_t i = 0; i < found.size(); ++i) (*gradients)[i].assign(summed(found[i]));
     const double share = static_cast<double>(x.dim(0)) / static_cast<double>(batch_size);
     for (size_t i = 0; i < statistics->size(); ++i) {

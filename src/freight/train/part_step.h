@@ -16,6 +16,7 @@
 #include "freight/optim/ema.h"
 #include "freight/optim/loss_scale.h"
 #include "freight/optim/optimizer.h"
+#include "freight/optim/unused_parameters.h"
 #include "freight/trace/compile.h"
 
 namespace freight::job {
@@ -33,7 +34,8 @@ class PartStep {
     optim::EMA* ema;
     const optim::LossScale* scale;
     models::LossOptions loss;
-    const job::StateShares* shares = nullptr;  // null: the optimizer keeps all its states here
+    const job::StateShares* shares = nullptr;   // null: the optimizer keeps all its states here
+    optim::UnusedParameters* unused = nullptr;  // see StepOptions
   };
   PartStep(const Trained& trained, const job::Sharding& sharding, const CompileOptions& compile);
   ~PartStep();

@@ -132,8 +132,10 @@ double seconds_of_step(const TriedNet& net, int64_t units, const std::function<v
   std::unique_ptr<optim::EMA> averages;
   if (net.config.model_ema > 0) averages = std::make_unique<optim::EMA>(*trial.model.net);
   const job::Sharding sharding = trial_of(net.config, units);
-  TrainStep step(trial.model, *trial.optimizer, averages.get(),
-                 {.loss = {.label_smoothing = net.config.label_smoothing}, .sharding = sharding}, net.compile);
+  TrainStep step(
+      trial.model, *trial.optimizer, averages.get(),
+      {.loss = {.label_smoothing = net.config.label_smoothing}, .sharding = sharding, .unused = &trial.unused},
+      net.compile);
   Type x = net.inputs, y = net.targets;
   x.shape[0] = y.shape[0] = sharding.batch_size;
   const Array inputs = made_up(x), targets = made_up(y);

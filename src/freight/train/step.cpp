@@ -37,10 +37,11 @@ struct Whole {
   Forward forward;
   optim::Optimizer* optimizer;
   optim::EMA* ema;
-  const optim::LossScale* scale;  // or null
+  const optim::LossScale* scale;    // or null
+  optim::UnusedParameters* unused;  // or null
   std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y) const {
     const auto [loss, right] = forward(x, y);
-    update(*optimizer, ema, scale, loss, gradients_of(loss, *optimizer, scale));
+    update(*optimizer, ema, scale, loss, gradients_of(loss, *optimizer, scale, unused));
     return {loss, right};
   }
 };
@@ -53,7 +54,8 @@ struct FromDevice {
     const auto [x, y] = data->batch();
     whole.optimizer->lr_variable().assign(data->rate());
     const auto [loss, right] = whole.forward(x, y);
-    update(*whole.optimizer, whole.ema, whole.scale, loss, gradients_of(loss, *whole.optimizer, whole.scale), data);
+    update(*whole.optimizer, whole.ema, whole.scale, loss,
+           gradients_of(loss, *whole.optimizer, whole.scale, whole.unused), data);
     data->finish(loss, right, whole.scale ? whole.scale->value() : ones({}));
   }
 };
@@ -64,10 +66,11 @@ struct Accumulate {
   optim::Optimizer* optimizer;
   const std::vector<Variable>* sums;
   const optim::LossScale* scale;
+  optim::UnusedParameters* unused;
   std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& y, const Tensor& share) const {
     const auto [mean, right] = forward(x, y);
     const Tensor loss = mean * share;
-    const std::vector<Tensor> gradients = gradients_of(loss, *optimizer, scale);
+    const std::vector<Tensor> gradients = gradients_of(loss, *optimizer, scale, unused);
     for (size_t i = 0; i < gradients.size(); ++i) (*sums)[i].assign((*sums)[i] + gradients[i]);
     assign_only_if(is_finite(loss));
     return {loss, right};
@@ -105,9 +108,14 @@ Tensor right_of(const models::Model& model, const Tensor& outputs, const Tensor&
   return models::right_count(model, outputs, mixed ? argmax(y, 1) : y);
 }
 
-std::vector<Tensor> gradients_of(const Tensor& loss, const optim::Optimizer& optimizer, const optim::LossScale* scale) {
+std::vector<Tensor> gradients_of(const Tensor& loss, const optim::Optimizer& optimizer, const optim::LossScale* scale,
+                                 optim::UnusedParameters* unused) {
   return optimizer.gradients([&](const std::vector<Variable>& trained) {
-    return scale ? scale->gradients(loss, trained) : grad(loss, trained);
+    std::vector<size_t> found;
+    const GradOptions options{.unused = unused ? &found : nullptr};
+    std::vector<Tensor> gradients = scale ? scale->gradients(loss, trained, options) : grad(loss, trained, options);
+    for (const size_t i : found) unused->add(trained[i]);
+    return gradients;
   });
 }
 
@@ -203,9 +211,9 @@ TrainStep::TrainStep(const models::Model& model, optim::Optimizer& optimizer, op
       State{options.parts,
             std::move(owned),
             {},
-            {Whole{forward, &optimizer, ema, scale}, named({"inputs", "targets"})},
-            {FromDevice{{forward, &optimizer, ema, scale}, options.data}, named({})},
-            {Accumulate{forward, &optimizer, nullptr, scale}, named({"inputs", "targets", "share"})},
+            {Whole{forward, &optimizer, ema, scale, options.unused}, named({"inputs", "targets"})},
+            {FromDevice{{forward, &optimizer, ema, scale, options.unused}, options.data}, named({})},
+            {Accumulate{forward, &optimizer, nullptr, scale, options.unused}, named({"inputs", "targets", "share"})},
             {Apply{&optimizer, ema, nullptr, scale}, named({"loss"})},
             options.data != nullptr});
   FREIGHT_CHECK(!options.data || options.parts == 1, "the device makes whole batches");
@@ -213,11 +221,13 @@ TrainStep::TrainStep(const models::Model& model, optim::Optimizer& optimizer, op
     FREIGHT_CHECK(!options.data && options.parts == 1, "a batch is divided into shards, or else into parts");
     state_->sharding = options.sharding;
     state_->sharded = std::make_unique<PartStep>(
-        PartStep::Trained{&model, &optimizer, ema, scale, options.loss, options.shares}, options.sharding, compile);
+        PartStep::Trained{&model, &optimizer, ema, scale, options.loss, options.shares, options.unused},
+        options.sharding, compile);
   }
   if (options.parts == 1) return;
   for (const Variable& p : optimizer.parameters()) state_->sums.emplace_back("gradient." + p.name(), p.type());
-  state_->accumulate = {Accumulate{forward, &optimizer, &state_->sums, scale}, named({"inputs", "targets", "share"})};
+  state_->accumulate = {Accumulate{forward, &optimizer, &state_->sums, scale, options.unused},
+                        named({"inputs", "targets", "share"})};
   state_->apply = {Apply{&optimizer, ema, &state_->sums, scale}, named({"loss"})};
 }
 

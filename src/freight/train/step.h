@@ -14,6 +14,7 @@
 #include "freight/optim/loss_scale.h"
 #include "freight/optim/optimizer.h"
 #include "freight/optim/schedule.h"
+#include "freight/optim/unused_parameters.h"
 #include "freight/trace/compile.h"
 #include "freight/train/config.h"
 
@@ -42,10 +43,11 @@ class DeviceData;
 struct StepOptions {
   models::LossOptions loss = {};  // over the samples of a batch, as their mean
   int64_t parts = 1;
-  const DeviceData* data = nullptr;          // makes the batches of enqueue(); needs a whole batch, in one part
-  optim::LossScaleOptions loss_scale = {};   // if the step computes in f16
-  job::Sharding sharding = {};               // of a batch in one part, which is then no argument of run()
-  const job::StateShares* shares = nullptr;  // with whom the optimizer's states are shared; null: they are all here
+  const DeviceData* data = nullptr;           // makes the batches of enqueue(); needs a whole batch, in one part
+  optim::LossScaleOptions loss_scale = {};    // if the step computes in f16
+  job::Sharding sharding = {};                // of a batch in one part, which is then no argument of run()
+  const job::StateShares* shares = nullptr;   // with whom the optimizer's states are shared; null: they are all here
+  optim::UnusedParameters* unused = nullptr;  // gets them when the step is traced; null: they are an error
 };
 
 class TrainStep {

@@ -7,6 +7,7 @@
 #include "freight/optim/ema.h"
 #include "freight/optim/loss_scale.h"
 #include "freight/optim/optimizer.h"
+#include "freight/optim/unused_parameters.h"
 #include "freight/trace/tensor.h"
 
 namespace freight::train {
@@ -18,7 +19,9 @@ struct Config;
 finetune::RateSettings rate_settings(const Config& config);
 
 // The optimizer's gradients. With `scale` the loss is scaled, and they are f32 with the factor divided out again.
-std::vector<Tensor> gradients_of(const Tensor& loss, const optim::Optimizer& optimizer, const optim::LossScale* scale);
+// Parameters that the loss does not use are added to `unused`; null: they are an error.
+std::vector<Tensor> gradients_of(const Tensor& loss, const optim::Optimizer& optimizer, const optim::LossScale* scale,
+                                 optim::UnusedParameters* unused);
 
 // Updates all weights, unless a gradient is NaN or infinite, or an earlier loss was. `ema`, `scale` and `data` may be
 // null.
