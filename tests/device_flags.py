@@ -114,7 +114,7 @@ class Case:
         maybe = lambda p, *words: [str(w) for w in words] if rng.random() < p else []
         args = self.data_and_net(rng, maybe)
         self.batch = rng.choice([4, 6, 7, 10, 16])
-        self.optimizer = rng.choice(["sgd", "sgd", "adam", "adamw", "lion", "rmsprop", "muon"])
+        self.optimizer = rng.choice(["sgd", "sgd", "adam", "adamw", "lion", "rmsprop", "muon", "adagrad", "nadam"])
         self.precision = rng.choice(["fp32"] * 6 + ["bf16", "fp16", "tf32"])
         self.shards = rng.choice([0, 0, 0, 2, 3, 4, min(self.batch, 6), 8 if rng.random() < 0.2 else 3])
         self.sync = rng.random() < (0.5 if self.norm else 0.1)

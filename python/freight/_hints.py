@@ -91,7 +91,7 @@ CALLBACK = {
     "save_weights_only": "not needed: model.safetensors of a checkpoint has the weights alone", "save_freq": "every", "save_top_k": "keep", "max_to_keep": "keep",
 }
 OPTIM = {
-    **dict.fromkeys(("Adamax", "NAdam", "RAdam", "Adadelta", "Adagrad", "Adafactor", "Nadam", "Ftrl"), "optim.Adam or optim.RMSprop"),
+    **dict.fromkeys(("Adamax", "RAdam", "Adadelta", "Adafactor", "Ftrl"), "optim.Adam or optim.RMSprop"), "Nadam": "optim.NAdam",
     "LBFGS": "optim.Adam", "SparseAdam": "optim.Adam", "Rprop": "optim.RMSprop", "lr_scheduler": "optim.cosine and others: optimizer.lr = schedule(step)",
     "StepLR": "optim.step", "MultiStepLR": "optim.multi_step", "CosineAnnealingLR": "optim.cosine", "OneCycleLR": "optim.one_cycle",
     "CosineAnnealingWarmRestarts": "optim.cosine_restarts", "LinearLR": "optim.linear", "ReduceLROnPlateau": "optim.Plateau",

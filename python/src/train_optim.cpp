@@ -2,6 +2,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <functional>
 #include <variant>
 
@@ -29,15 +30,21 @@ struct OptimizerType {
   std::function<std::unique_ptr<optim::Optimizer>(const optim::ParameterGroups&, const nb::dict&)> make;
 };
 
-// `own` are the settings that the optimizer has besides those of all.
+// `own` are the settings that the optimizer has besides those of all. With weight_decay among them they are all of
+// PyTorch's, in its order, so that positions mean the same.
 template <class O, class Options>
 OptimizerType optimizer_type(const char* name, const char* doc, const std::vector<Member<Options>>& own,
                              Options usual = {}) {
   std::vector<Member<Options>> members = {{"lr", &Options::lr}};
   members.insert(members.end(), own.begin(), own.end());
-  members.insert(members.end(), {{"weight_decay", &Options::weight_decay},
-                                 {"clip_grad_norm", &Options::clip_grad_norm},
-                                 {"decay_norm_bias", &Options::decay_norm_bias}});
+  const auto add = [&](const Member<Options>& m) {
+    const bool has = std::any_of(own.begin(), own.end(), [&](const auto& o) { return o.name == std::string(m.name); });
+    if (!has) members.push_back(m);
+  };
+  add({"weight_decay", &Options::weight_decay});
+  add({"clip_grad_norm", &Options::clip_grad_norm});
+  add({"decay_norm_bias", &Options::decay_norm_bias});
+  add({"maximize", &Options::maximize});
   const auto settings = [members, usual] {
     nb::dict all;
     for (const Member<Options>& m : members)
@@ -58,15 +65,20 @@ OptimizerType optimizer_type(const char* name, const char* doc, const std::vecto
 }
 
 const std::vector<OptimizerType>& optimizer_types() {
-  using optim::AdamOptions, optim::LionOptions, optim::MuonOptions, optim::RMSpropOptions, optim::SGDOptions;
-  const std::vector<Member<AdamOptions>> adam = {
-      {"beta1", &AdamOptions::beta1}, {"beta2", &AdamOptions::beta2}, {"eps", &AdamOptions::eps}};
+  using optim::AdagradOptions, optim::AdamOptions, optim::LionOptions, optim::MuonOptions, optim::NAdamOptions,
+      optim::RMSpropOptions, optim::SGDOptions;
+  const std::vector<Member<AdamOptions>> adam = {{"beta1", &AdamOptions::beta1},
+                                                 {"beta2", &AdamOptions::beta2},
+                                                 {"eps", &AdamOptions::eps},
+                                                 {"weight_decay", &AdamOptions::weight_decay},
+                                                 {"amsgrad", &AdamOptions::amsgrad}};
   AdamOptions decoupled;
   decoupled.weight_decay = 0.01;  // PyTorch's
   static const std::vector<OptimizerType> all = {
       optimizer_type<optim::SGD, SGDOptions>("SGD", "Stochastic gradient descent, with momentum",
                                              {{"momentum", &SGDOptions::momentum},
                                               {"dampening", &SGDOptions::dampening},
+                                              {"weight_decay", &SGDOptions::weight_decay},
                                               {"nesterov", &SGDOptions::nesterov}}),
       optimizer_type<optim::Adam>("Adam", "Kingma and Ba 2015; weight decay is added to the gradient", adam),
       optimizer_type<optim::AdamW>("AdamW", "Loshchilov and Hutter 2019: the decay acts on the weights", adam,
@@ -77,6 +89,7 @@ const std::vector<OptimizerType>& optimizer_types() {
           "RMSprop", "Tieleman and Hinton 2012: gradients divided by the root of their mean square",
           {{"alpha", &RMSpropOptions::alpha},
            {"eps", &RMSpropOptions::eps},
+           {"weight_decay", &RMSpropOptions::weight_decay},
            {"momentum", &RMSpropOptions::momentum},
            {"centered", &RMSpropOptions::centered}}),
       optimizer_type<optim::Muon, MuonOptions>(
@@ -85,6 +98,19 @@ const std::vector<OptimizerType>& optimizer_types() {
            {"nesterov", &MuonOptions::nesterov},
            {"iterations", &MuonOptions::iterations},
            {"adam_lr_ratio", &MuonOptions::adam_lr_ratio}}),
+      optimizer_type<optim::Adagrad, AdagradOptions>(
+          "Adagrad", "Duchi et al. 2011: gradients divided by the root of the sum of their squares",
+          {{"lr_decay", &AdagradOptions::lr_decay},
+           {"weight_decay", &AdagradOptions::weight_decay},
+           {"initial_accumulator_value", &AdagradOptions::initial_accumulator_value},
+           {"eps", &AdagradOptions::eps}}),
+      optimizer_type<optim::NAdam, NAdamOptions>("NAdam", "Dozat 2016: Adam with Nesterov momentum",
+                                                 {{"beta1", &NAdamOptions::beta1},
+                                                  {"beta2", &NAdamOptions::beta2},
+                                                  {"eps", &NAdamOptions::eps},
+                                                  {"weight_decay", &NAdamOptions::weight_decay},
+                                                  {"momentum_decay", &NAdamOptions::momentum_decay},
+                                                  {"decoupled_weight_decay", &NAdamOptions::decoupled_weight_decay}}),
   };
   return all;
 }

@@ -70,7 +70,7 @@ def test_keywords_that_are_no_flags_are_refused_with_the_flag_that_is_meant(call
 
 def test_values_in_the_help_keep_their_letters():
     text = freight.train.__doc__
-    assert "optimizer: sgd, adam, adamw, lion, rmsprop or muon." in text and "precision: fp32, tf32, bf16" in text and "device: auto, cpu" in text
+    assert "optimizer: sgd, adam, adamw, lion, rmsprop, muon, adagrad or nadam." in text and "precision: fp32, tf32, bf16" in text and "device: auto, cpu" in text
     assert "momentum: Momentum of sgd." in text and "format: onnx;" in freight.export.__doc__
 
 

@@ -1,9 +1,95 @@
-"""Optimizers and parameters that have no gradient."""
+"""Optimizers: PyTorch's values step by step, and parameters that have no gradient."""
 import numpy as np
 import pytest
 
 import freight as f
 from freight import nn, optim
+
+# Parameters behind steps 1, 2 and 5 by PyTorch 2.15 in f64, with the gradients that `gradient` gives.
+PYTORCH = [
+    ("SGD", dict(lr=0.1, momentum=0.9, dampening=0.5),
+     [[0.54, -1.02, 1.995, 0.2475, -0.5925, 1.41], [0.5808, -1.0379, 1.983025, 0.2440125, -0.4227875, 1.30945], [0.563072434, -0.985383611, 1.865196279, 0.228750746, -0.334349095, 1.196552903]]),
+    ("SGD", dict(lr=0.1, momentum=0.9, dampening=0.2, weight_decay=0.1),
+     [[0.535, -1.01, 1.975, 0.245, -0.585, 1.395], [0.56994, -1.01084, 1.9249, 0.23658, -0.38714, 1.25818], [0.443177515, -0.816936322, 1.581808614, 0.195556742, -0.413123458, 1.086567068]]),
+    ("SGD", dict(lr=0.1, momentum=0.5, maximize=True, nesterov=True),
+     [[0.44, -0.97, 2.0075, 0.25375, -0.98625, 1.635], [0.4141, -0.96455, 2.0313625, 0.25818125, -1.11541875, 1.719525], [0.643119439, -1.157553401, 2.218592694, 0.273302666, -0.498194305, 1.478959148]]),
+    ("Adagrad", dict(lr=0.1),
+     [[0.6, -1.1, 1.9, 0.15, -0.65, 1.4], [0.621951219, -1.095006238, 1.805825809, 0.098550425, -0.616233887, 1.360239256], [0.426094164, -0.864800993, 1.575662318, 0.031127672, -0.778846283, 1.493501323]]),
+    ("Adagrad", dict(lr=0.1, lr_decay=0.2, weight_decay=0.1, initial_accumulator_value=0.3),
+     [[0.553846154, -1.01796053, 1.95847726, 0.240909091, -0.655092444, 1.411337931], [0.558866604, -1.00271738, 1.917345786, 0.233636668, -0.626660645, 1.377175826], [0.455183176, -0.895165407, 1.815746615, 0.218062596, -0.717138709, 1.429157391]]),
+    ("NAdam", dict(lr=0.1),
+     [[0.605645176, -1.105645174, 1.894354842, 0.144354863, -0.644354822, 1.394354822], [0.634612605, -1.106428563, 1.793856212, 0.086620304, -0.603148494, 1.347050802], [0.394661443, -0.818457797, 1.48733584, -0.004066876, -0.797625033, 1.50192735]]),
+    ("NAdam", dict(lr=0.05, betas=(0.8, 0.9), weight_decay=0.1, momentum_decay=0.1),
+     [[0.554811839, -1.054811835, 1.945188162, 0.195188171, -0.69518816, 1.44518816], [0.566241475, -1.016243468, 1.897193972, 0.156318408, -0.669719124, 1.41455981], [0.421742118, -0.845249578, 1.744309519, 0.061193028, -0.768829792, 1.470512076]]),
+    ("NAdam", dict(lr=0.05, weight_decay=0.1, decoupled_weight_decay=True),
+     [[0.550322588, -1.047822587, 1.937177421, 0.195927432, -0.693427411, 1.439677411], [0.562714298, -1.044486513, 1.877105283, 0.160226607, -0.669224408, 1.408629456], [0.435716959, -0.885946008, 1.696341147, 0.076646222, -0.755858899, 1.464203786]]),
+    ("Adam", dict(lr=0.1, betas=(0.5, 0.6), amsgrad=True, weight_decay=0.1),
+     [[0.599999997, -1.09999999, 1.900000004, 0.15000002, -0.650000001, 1.400000001], [0.649391761, -1.0586713, 1.799721101, 0.057239892, -0.575638563, 1.315271039], [0.432600657, -0.781775768, 1.495558942, -0.037890711, -0.703395785, 1.365853548]]),
+    ("AdamW", dict(lr=0.1, betas=(0.5, 0.6), amsgrad=True, weight_decay=0.1),
+     [[0.594999998, -1.089999995, 1.88000002, 0.14750004, -0.642500001, 1.385000001], [0.650292773, -1.117468962, 1.765301082, 0.054108202, -0.563700672, 1.292584971], [0.450855504, -0.850114531, 1.417622076, -0.037386788, -0.684505445, 1.352647032]]),
+    ("Adam", dict(lr=0.1, maximize=True, weight_decay=0.1),
+     [[0.400000002, -0.900000003, 1.900000007, 0.25, -0.849999999, 1.599999999], [0.31289361, -0.812893612, 1.812893619, 0.25, -0.937106394, 1.687106392], [0.327012793, -0.827012796, 1.827012803, 0.25, -0.92298721, 1.672987209]]),
+    ("RMSprop", dict(lr=0.01, momentum=0.5, centered=True, maximize=True, weight_decay=0.1),
+     [[0.399496241, -0.899496252, 1.899496286, 0.25, -0.850503775, 1.600503768], [0.317222664, -0.817222684, 1.817222745, 0.25, -0.932777365, 1.682777353], [0.475217353, -0.975217364, 1.975217398, 0.25, -0.774782663, 1.524782656]]),
+    ("Adagrad", dict(lr=0.1, maximize=True, weight_decay=0.1),
+     [[0.4, -0.9, 1.9, 0.25, -0.85, 1.6], [0.368377223, -0.868377223, 1.868377223, 0.25, -0.881622777, 1.631622777], [0.540145996, -1.040145996, 2.040145996, 0.25, -0.709854004, 1.459854004]]),
+]
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(f.asarray([[0.5, -1.0, 2.0], [0.25, -0.75, 1.5]]))
+
+    def forward(self, x):
+        return x @ self.w
+
+
+def gradient(step, w):
+    return f.asarray([[0.3, -0.2, 0.1], [0.0, 1.0, -0.5]]) * (step - 1.5) + w * 0.1
+
+
+@pytest.mark.parametrize("kind, settings, wanted", PYTORCH, ids=lambda v: str(v) if not isinstance(v, list) else "")
+def test_steps_are_those_of_pytorch(kind, settings, wanted):
+    for compiled in (False, True):
+        net = Net()
+        optimizer = getattr(optim, kind)(net, **settings)
+
+        def update(step):
+            optimizer.update({"w": gradient(step, net.w)})
+
+        if compiled:
+            update = f.jit(update)
+        found = []
+        for step in range(5):
+            update(f.asarray(float(step)))
+            found.append(net.w.numpy().ravel())
+        assert np.allclose([found[0], found[1], found[4]], wanted, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind, settings", [(kind, settings) for kind, settings, _ in PYTORCH], ids=str)
+def test_states_that_are_taken_back_lead_to_the_same_bits(kind, settings):
+    whole, parts = Net(), Net()
+    of_whole, of_parts = (getattr(optim, kind)(net, **settings) for net in (whole, parts))
+    for step in range(6):
+        of_whole.update([gradient(step, whole.w)])
+        if step == 3:
+            states = of_parts.state_dict()
+            of_parts = getattr(optim, kind)(parts, **settings)
+            of_parts.load_state_dict(states)
+        of_parts.update([gradient(step, parts.w)])
+    assert np.array_equal(whole.w, parts.w)
+
+
+def test_positions_of_settings_are_those_of_pytorch():
+    torch = pytest.importorskip("torch")
+    import inspect
+
+    for kind in ("SGD", "Adam", "AdamW", "NAdam", "Adagrad", "RMSprop"):
+        theirs = [p.name for p in inspect.signature(getattr(torch.optim, kind)).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        ours = list(inspect.signature(getattr(optim, kind)).parameters)
+        ours = ours[:ours.index("clip_grad_norm")]  # the others are Freight's, or say how PyTorch computes
+        assert ours == theirs[:len(ours)]
 
 
 class TwoHeads(nn.Module):

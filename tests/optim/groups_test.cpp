@@ -194,6 +194,12 @@ struct TrainedNet {
     if (kind == "adamw") opt = std::make_unique<AdamW>(groups, AdamOptions{.lr = 0.01, .weight_decay = 0.1});
     if (kind == "muon") opt = std::make_unique<Muon>(groups, MuonOptions{.lr = 0.01, .adam_groups = {"head"}});
     if (kind == "lion") opt = std::make_unique<Lion>(groups, LionOptions{.lr = 0.01});
+    if (kind == "adagrad") opt = std::make_unique<Adagrad>(groups, AdagradOptions{.lr = 0.01, .lr_decay = 0.1});
+    if (kind == "nadam") opt = std::make_unique<NAdam>(groups, NAdamOptions{.lr = 0.01, .weight_decay = 0.1});
+    if (kind == "amsgrad") opt = std::make_unique<Adam>(groups, AdamOptions{.lr = 0.01, .amsgrad = true});
+    if (kind == "damped") {
+      opt = std::make_unique<SGD>(groups, SGDOptions{.lr = 0.01, .momentum = 0.9, .dampening = 0.5});
+    }
     if (kind == "rmsprop") {
       opt = std::make_unique<RMSprop>(groups, RMSpropOptions{.lr = 0.01, .momentum = 0.5, .centered = true});
     }
@@ -218,7 +224,8 @@ struct TrainedNet {
 };
 
 TEST_F(Groups, ARunThatGoesOnHasTheBitsOfOneThatNeverStopped) {
-  for (const char* kind : {"sgd", "adam", "adamw", "lion", "rmsprop", "muon"}) {
+  for (const char* kind :
+       {"sgd", "adam", "adamw", "lion", "rmsprop", "muon", "adagrad", "nadam", "amsgrad", "damped"}) {
     for (const int stop : {2, 3, 6}) {
       SCOPED_TRACE(std::string(kind) + " " + std::to_string(stop));
       seed(5);

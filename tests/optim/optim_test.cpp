@@ -161,7 +161,7 @@ TEST_F(OptimTest, EveryNamedOptimizerLowersALoss) {
   for (const std::string& name : names()) {
     seed(1);
     nn::Sequential net(nn::Linear(3, 8), nn::Tanh(), nn::Linear(8, 1));
-    const auto opt = create(name, net, {.lr = name == "sgd" ? 0.1 : 0.02});
+    const auto opt = create(name, net, {.lr = name == "sgd" || name == "adagrad" ? 0.1 : 0.02});
     const Array x = Array::of<float>({1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1}, {4, 3}),
                 y = Array::of<float>({1, -1, 2, 0}, {4, 1});
     auto step = compile([&](const Tensor& in, const Tensor& want) {
@@ -191,6 +191,19 @@ TEST_F(OptimTest, AnUndefinedGradientLeavesAParameterAloneAsInPyTorch) {
   EXPECT_EQ(net.parameters()[1].array().to_vector<float>(), bias);
   opt.apply({ones({1, 2}), ones({1})});  // its first step has the moments' correction of one
   EXPECT_NEAR(net.parameters()[1].array().to_vector<float>()[0], bias[0] * (1 - 0.05F) - 0.1F, 1e-6);
+}
+
+// torch.optim.SGD([p], lr=0.1, momentum=0.9, dampening=0.5, weight_decay=0.1), whose first gradient is not damped.
+TEST_F(OptimTest, DampeningBeginsWithTheSecondStep) {
+  const Variable p("p", {DType::f32, {2}});
+  p.set(Array::of<float>({1, -2}, {2}));
+  SGD opt({p}, {.lr = 0.1, .momentum = 0.9, .dampening = 0.5, .weight_decay = 0.1});
+  const std::vector<std::vector<double>> want = {{0.95, -1.88}, {0.88025, -1.7126}, {0.79307375, -1.503377}};
+  for (const std::vector<double>& w : want) {
+    opt.apply({Tensor::of<float>({0.4F, -1.0F})});
+    EXPECT_NEAR(p.array().to_vector<float>()[0], w[0], 1e-6);
+    EXPECT_NEAR(p.array().to_vector<float>()[1], w[1], 1e-6);
+  }
 }
 
 TEST_F(OptimTest, AParameterWithoutGradientIsNamed) {

@@ -118,7 +118,9 @@ TEST(UpdateCost, TheCheckForAFiniteLossAddsNothingPerWeight) {
                                  {"adam", "adam", {}},
                                  {"adamw", "adamw", {.weight_decay = 0.01}},
                                  {"lion", "lion", {}},
-                                 {"rmsprop", "rmsprop", {}}};
+                                 {"rmsprop", "rmsprop", {}},
+                                 {"adagrad", "adagrad", {}},
+                                 {"nadam", "nadam", {}}};
   for (const Row& r : rows) {
     Cost few[2], many[2];
     for (const bool checked : {false, true}) {

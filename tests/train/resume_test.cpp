@@ -167,7 +167,7 @@ TEST_F(Resume, ACheckpointsModelHasTheAveragesThatWereMeasured) {
 }
 
 TEST_F(Resume, OfEveryOptimizer) {
-  for (const char* name : {"adam", "adamw", "lion", "rmsprop", "muon"}) {
+  for (const char* name : {"adam", "adamw", "lion", "rmsprop", "muon", "adagrad", "nadam"}) {
     SCOPED_TRACE(name);
     config_.optimizer = name;
     config_.lr = 0.002;

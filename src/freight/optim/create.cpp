@@ -50,6 +50,18 @@ Pointer make_rmsprop(const nn::Module&, const Groups& groups, const Settings& s)
                                                           .clip_grad_norm = s.clip_grad_norm,
                                                           .decay_norm_bias = s.decay_norm_bias});
 }
+Pointer make_adagrad(const nn::Module&, const Groups& groups, const Settings& s) {
+  return std::make_unique<Adagrad>(groups, AdagradOptions{.lr = s.lr,
+                                                          .weight_decay = s.weight_decay,
+                                                          .clip_grad_norm = s.clip_grad_norm,
+                                                          .decay_norm_bias = s.decay_norm_bias});
+}
+Pointer make_nadam(const nn::Module&, const Groups& groups, const Settings& s) {
+  return std::make_unique<NAdam>(groups, NAdamOptions{.lr = s.lr,
+                                                      .weight_decay = s.weight_decay,
+                                                      .clip_grad_norm = s.clip_grad_norm,
+                                                      .decay_norm_bias = s.decay_norm_bias});
+}
 Pointer make_muon(const nn::Module& net, const Groups& groups, const Settings& s) {
   const std::vector<Variable> hidden = hidden_matrices(net);
   const MuonOptions options{.lr = s.lr,
@@ -77,8 +89,8 @@ Pointer make_muon(const nn::Module& net, const Groups& groups, const Settings& s
 constexpr struct {
   const char* name;
   Pointer (*make)(const nn::Module&, const Groups&, const Settings&);
-} kOptimizers[] = {{"sgd", make_sgd},   {"adam", make_adam},       {"adamw", make_adamw},
-                   {"lion", make_lion}, {"rmsprop", make_rmsprop}, {"muon", make_muon}};
+} kOptimizers[] = {{"sgd", make_sgd},         {"adam", make_adam}, {"adamw", make_adamw},     {"lion", make_lion},
+                   {"rmsprop", make_rmsprop}, {"muon", make_muon}, {"adagrad", make_adagrad}, {"nadam", make_nadam}};
 
 // Rows are looked up, not multiplied.
 bool is_table(const nn::Module& m) {

@@ -87,7 +87,8 @@ Muon::Muon(const ParameterGroups& groups, const MuonOptions& options)
     : Optimizer(groups, {.lr = options.lr,
                          .weight_decay = options.weight_decay,
                          .clip_grad_norm = options.clip_grad_norm,
-                         .decay_norm_bias = options.decay_norm_bias}),
+                         .decay_norm_bias = options.decay_norm_bias,
+                         .maximize = options.maximize}),
       options_(options) {
   const std::vector<std::string> names = this->groups();
   for (const std::string& name : options.adam_groups) {

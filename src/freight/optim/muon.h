@@ -20,6 +20,7 @@ struct MuonOptions {
   double clip_grad_norm = 0;                  // see CommonOptions
   bool decay_norm_bias = true;                // see CommonOptions
   std::vector<std::string> adam_groups = {};  // names of groups that AdamW steps: embeddings, output layers
+  bool maximize = false;                      // see CommonOptions
 };
 
 // Matrices (rank 2 or more; axes from 1 on count as one) are stepped by Muon, scaled by sqrt(max(1, rows / columns)),

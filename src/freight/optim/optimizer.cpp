@@ -20,7 +20,7 @@ namespace {
 void need_finite(const char* op, const char* what, double v) { need_at_least(op, what, v, 0); }
 template <class Options>
 CommonOptions common_of(const Options& o) {
-  return {o.lr, o.weight_decay, o.clip_grad_norm, o.decay_norm_bias};
+  return {o.lr, o.weight_decay, o.clip_grad_norm, o.decay_norm_bias, o.maximize};
 }
 void need_beta(const char* op, double beta) { need_below(op, "betas", beta, 0, 1); }
 }  // namespace
@@ -214,15 +214,25 @@ std::vector<Variable> Optimizer::per_parameter(const std::string& kind) {
 std::vector<Variable> Optimizer::per_parameter(const std::string& kind, const std::vector<bool>& which) {
   std::vector<Variable> out(parameters_.size());
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (!which[i]) continue;
-    const Variable& p = parameters_[i];
-    const std::string name = kind + "." + names_[i];
-    const DeviceScope on(p.device());
-    out[i] = Variable("optimizer." + name, p.type());
-    add_state({name, out[i]}, i);
-    beside_.emplace_back(out[i], p);
+    if (which[i]) out[i] = state_of(kind, i, parameters_[i].type());
   }
   return out;
+}
+
+std::vector<Variable> Optimizer::number_per_parameter(const std::string& kind) {
+  std::vector<Variable> out;
+  for (size_t i = 0; i < parameters_.size(); ++i) out.push_back(state_of(kind, i, {DType::f32, {}}));
+  return out;
+}
+
+Variable Optimizer::state_of(const std::string& kind, size_t parameter, const Type& type) {
+  const Variable& p = parameters_[parameter];
+  const std::string name = kind + "." + names_[parameter];
+  const DeviceScope on(p.device());
+  Variable state("optimizer." + name, type);
+  add_state({name, state}, parameter);
+  beside_.emplace_back(state, p);
+  return state;
 }
 
 Variable Optimizer::scalar_state(const std::string& name) {
@@ -352,7 +362,7 @@ void Optimizer::apply(const std::vector<Tensor>& gradients) {
         trace::fail_here("optimizer", "gradient ", i, " is ", g.type(), ", parameter '", names_[i], "' is ",
                          parameters_[i].type(), "; gradients are expected in the order of parameters()");
       }
-      used.push_back(g);
+      used.push_back(common_.maximize ? -g : g);
     }
     if (common_.clip_grad_norm > 0 && !used.empty()) {
       used = clip_grad_norm(used, common_.clip_grad_norm, &grad_norm_);
@@ -378,6 +388,7 @@ SGD::SGD(const ParameterGroups& parameters, const SGDOptions& options)
          ", dampening ", options.dampening);
   }
   if (options.momentum != 0) momentum_ = per_parameter("momentum");
+  if (options.dampening != 0) count_steps();
 }
 
 void SGD::update(size_t index, const Variable& p, const Tensor& g, const Rule& rule) {
@@ -396,6 +407,14 @@ void SGD::update(size_t index, const Variable& p, const Tensor& g, const Rule& r
       return;
     }
   }
+  if (attrs.dampening != 0 && attrs.momentum != 0) {  // of the first gradient nothing is left out
+    const Tensor decayed = rule.weight_decay > 0 ? g + p * rule.weight_decay : g;
+    const Tensor share = where(step_count(index) > 1.0, 1 - attrs.dampening, ones({}));
+    const Tensor m = momentum_[index] * attrs.momentum + decayed * cast(share, g.dtype());
+    momentum_[index].assign(m);
+    p.assign(p - m * rule.lr);
+    return;
+  }
   std::vector<Tensor> in{p.value(), g, rule.lr};
   if (!momentum_.empty()) in.push_back(momentum_[index].value());
   const std::vector<Tensor> next = trace::add(Op::sgd_update, attrs, in);
@@ -411,11 +430,87 @@ Adam::Adam(const ParameterGroups& parameters, const AdamOptions& options, bool d
   count_steps();
   m_ = per_parameter("m");
   v_ = per_parameter("v");
+  if (options.amsgrad) largest_ = per_parameter("largest");
 }
 
-void Adam::update(size_t index, const Variable& p, const Tensor& g, const Rule& rule) {
-  adam_step(p, g, rule.lr, step_count(index), m_[index], v_[index],
-            {options_.beta1, options_.beta2, options_.eps, rule.weight_decay, decoupled_});
+namespace {
+
+// 1 - beta^step, f32[].
+Tensor correction(double beta, const Tensor& step) { return 1.0 - exp(step * std::log(beta)); }
+
+// A moment with this share of the old one, which the variable has from here on.
+Tensor advanced(const Variable& moment, double beta, const Tensor& by) {
+  moment.assign(moment * beta + by * (1 - beta));
+  return moment.value();
+}
+
+// (the gradient with weight decay, the parameter with decoupled weight decay)
+std::pair<Tensor, Tensor> decayed(const Variable& p, const Tensor& gradient, const Tensor& lr, double decay,
+                                  bool decoupled) {
+  if (decay == 0) return {gradient, p.value()};
+  if (decoupled) return {gradient, p * (1.0 - lr * decay)};
+  return {gradient + p * decay, p.value()};
+}
+
+}  // namespace
+
+void Adam::update(size_t index, const Variable& p, const Tensor& gradient, const Rule& rule) {
+  const Tensor step = step_count(index);
+  if (!options_.amsgrad) {
+    adam_step(p, gradient, rule.lr, step, m_[index], v_[index],
+              {options_.beta1, options_.beta2, options_.eps, rule.weight_decay, decoupled_});
+    return;
+  }
+  const auto [g, start] = decayed(p, gradient, rule.lr, rule.weight_decay, decoupled_);
+  const Tensor m = advanced(m_[index], options_.beta1, g), v = advanced(v_[index], options_.beta2, square(g));
+  largest_[index].assign(maximum(largest_[index].value(), v));
+  const Tensor root = sqrt(largest_[index].value()) / sqrt(correction(options_.beta2, step)) + options_.eps;
+  p.assign(start - m * (rule.lr / correction(options_.beta1, step)) / root);
+}
+
+NAdam::NAdam(const ParameterGroups& parameters, const NAdamOptions& options)
+    : Optimizer(parameters, common_of(options)), options_(options) {
+  need_beta("NAdam", options.beta1);
+  need_beta("NAdam", options.beta2);
+  need_finite("NAdam", "eps", options.eps);
+  need_finite("NAdam", "momentum_decay", options.momentum_decay);
+  count_steps();
+  m_ = per_parameter("m");
+  v_ = per_parameter("v");
+  rest_ = number_per_parameter("rest");
+}
+
+void NAdam::update(size_t index, const Variable& p, const Tensor& gradient, const Rule& rule) {
+  const Tensor step = step_count(index);
+  // The momentum's share in step t: beta1 (1 - 0.96^(t momentum_decay) / 2).
+  const auto share = [&](const Tensor& t) {
+    return (1.0 - exp(t * (std::log(0.96) * options_.momentum_decay)) * 0.5) * options_.beta1;
+  };
+  const Tensor now = share(step), next = share(step + 1.0);
+  const Tensor product = (1.0 - rest_[index]) * now;
+  rest_[index].assign(1.0 - product);
+  const auto [g, start] = decayed(p, gradient, rule.lr, rule.weight_decay, options_.decoupled_weight_decay);
+  const Tensor m = advanced(m_[index], options_.beta1, g), v = advanced(v_[index], options_.beta2, square(g));
+  const Tensor root = sqrt(v / correction(options_.beta2, step)) + options_.eps;
+  const Tensor of_gradient = rule.lr * (1.0 - now) / (1.0 - product);
+  p.assign(start - (g * of_gradient + m * (rule.lr * next / (1.0 - product * next))) / root);
+}
+
+Adagrad::Adagrad(const ParameterGroups& parameters, const AdagradOptions& options)
+    : Optimizer(parameters, common_of(options)), options_(options) {
+  need_finite("Adagrad", "lr_decay", options.lr_decay);
+  need_finite("Adagrad", "initial_accumulator_value", options.initial_accumulator_value);
+  need_finite("Adagrad", "eps", options.eps);
+  if (options.lr_decay != 0) count_steps();
+  squares_ = per_parameter("squares");
+}
+
+void Adagrad::update(size_t index, const Variable& p, const Tensor& gradient, const Rule& rule) {
+  const auto [g, start] = decayed(p, gradient, rule.lr, rule.weight_decay, false);
+  squares_[index].assign(squares_[index] + square(g));
+  const Tensor lr = options_.lr_decay == 0 ? rule.lr : rule.lr / ((step_count(index) - 1.0) * options_.lr_decay + 1.0);
+  const Tensor root = sqrt(squares_[index] + options_.initial_accumulator_value) + options_.eps;
+  p.assign(start - g / root * lr);
 }
 
 void adam_step(const Variable& p, const Tensor& gradient, const Tensor& lr, const Tensor& step, const Variable& m,

@@ -25,6 +25,7 @@ struct CommonOptions {
   double weight_decay = 0;      // of the parameters' group
   double clip_grad_norm = 0;    // scale the gradients of all groups down to this global norm; 0: off
   bool decay_norm_bias = true;  // false: no weight decay for parameters of rank below 2 (norm scales, biases)
+  bool maximize = false;        // steps along the gradients, not against them
 };
 
 // An optimizer of some variables; see the top of this file.
@@ -104,6 +105,8 @@ class Optimizer {
   // undefined variables for the others.
   std::vector<Variable> per_parameter(const std::string& kind);
   std::vector<Variable> per_parameter(const std::string& kind, const std::vector<bool>& which);
+  // The same, of numbers f32[].
+  std::vector<Variable> number_per_parameter(const std::string& kind);
   // The name of a parameter's group.
   const std::string& group_of(size_t index) const { return groups_[group_of_[index]].name; }
   // True where the parameter's group has a rate of its own.
@@ -143,6 +146,7 @@ class Optimizer {
   std::vector<size_t> group_of_;
   std::vector<Group> groups_;
   void add_state(const nn::NamedVariable& state, std::optional<size_t> parameter);
+  Variable state_of(const std::string& kind, size_t parameter, const Type& type);
   std::vector<nn::NamedVariable> states_;              // kept here
   std::vector<State> whole_;                           // and those that are not
   std::vector<bool> own_;                              // by parameter; empty: all
@@ -157,13 +161,14 @@ class Optimizer {
 struct SGDOptions {
   double lr = 0.01;             // learning rate
   double momentum = 0;          // share of the old momentum in the new one; 0: off
-  double dampening = 0;         // share of the gradient that the momentum leaves out
+  double dampening = 0;         // share of the gradient that the momentum leaves out, but in the first step
   double weight_decay = 0;      // 0: off
   bool nesterov = false;        // needs momentum and no dampening
   double clip_grad_norm = 0;    // see CommonOptions
   bool decay_norm_bias = true;  // see CommonOptions
+  bool maximize = false;        // see CommonOptions
 };
-// PyTorch's SGD; with dampening the first step is damped too (PyTorch's is not).
+// PyTorch's SGD.
 class SGD : public Optimizer {
  public:
   explicit SGD(const ParameterGroups& parameters, const SGDOptions& options = {});
@@ -184,6 +189,8 @@ struct AdamOptions {
   double weight_decay = 0;            // 0: off
   double clip_grad_norm = 0;          // see CommonOptions
   bool decay_norm_bias = true;        // see CommonOptions
+  bool maximize = false;              // see CommonOptions
+  bool amsgrad = false;               // Reddi et al. 2018: divides by the root of the largest v so far
 };
 // Kingma and Ba 2015; weight decay is added to the gradient.
 class Adam : public Optimizer {
@@ -201,7 +208,7 @@ class Adam : public Optimizer {
   void update(size_t index, const Variable& parameter, const Tensor& gradient, const Rule& rule) override;
   AdamOptions options_;
   bool decoupled_;
-  std::vector<Variable> m_, v_;
+  std::vector<Variable> m_, v_, largest_;
 };
 // Loshchilov and Hutter 2019: the decay acts on the weights.
 class AdamW : public Adam {
@@ -213,12 +220,63 @@ class AdamW : public Adam {
       : AdamW(ParameterGroups(groups), options) {}
 };
 
+struct NAdamOptions {
+  double lr = 2e-3;                     // learning rate
+  double beta1 = 0.9, beta2 = 0.999;    // shares of the old moments
+  double eps = 1e-8;                    // added to the root of v
+  double momentum_decay = 0.004;        // how fast the share of the momentum grows
+  double weight_decay = 0;              // 0: off
+  bool decoupled_weight_decay = false;  // the decay acts on the weights, not on the gradient
+  double clip_grad_norm = 0;            // see CommonOptions
+  bool decay_norm_bias = true;          // see CommonOptions
+  bool maximize = false;                // see CommonOptions
+};
+// Dozat 2016, "Incorporating Nesterov momentum into Adam", as PyTorch has it.
+class NAdam : public Optimizer {
+ public:
+  explicit NAdam(const ParameterGroups& parameters, const NAdamOptions& options = {});
+  // Groups in braces.
+  explicit NAdam(std::initializer_list<ParameterGroup> groups, const NAdamOptions& options = {})
+      : NAdam(ParameterGroups(groups), options) {}
+
+ private:
+  void update(size_t index, const Variable& parameter, const Tensor& gradient, const Rule& rule) override;
+  NAdamOptions options_;
+  std::vector<Variable> m_, v_;
+  std::vector<Variable> rest_;  // f32[]: 1 less the product of the momentum's shares so far
+};
+
+struct AdagradOptions {
+  double lr = 0.01;                      // learning rate
+  double lr_decay = 0;                   // the rate of step t is lr / (1 + (t - 1) lr_decay)
+  double weight_decay = 0;               // 0: off
+  double initial_accumulator_value = 0;  // added to the sum of squares
+  double eps = 1e-10;                    // added to the root of the sum of squares
+  double clip_grad_norm = 0;             // see CommonOptions
+  bool decay_norm_bias = true;           // see CommonOptions
+  bool maximize = false;                 // see CommonOptions
+};
+// Duchi et al. 2011: gradients divided by the root of the sum of their squares; weight decay is added to the gradient.
+class Adagrad : public Optimizer {
+ public:
+  explicit Adagrad(const ParameterGroups& parameters, const AdagradOptions& options = {});
+  // Groups in braces.
+  explicit Adagrad(std::initializer_list<ParameterGroup> groups, const AdagradOptions& options = {})
+      : Adagrad(ParameterGroups(groups), options) {}
+
+ private:
+  void update(size_t index, const Variable& parameter, const Tensor& gradient, const Rule& rule) override;
+  AdagradOptions options_;
+  std::vector<Variable> squares_;
+};
+
 struct LionOptions {
   double lr = 1e-4;                  // learning rate
   double beta1 = 0.9, beta2 = 0.99;  // shares of the old moment in the direction and in the new one
   double weight_decay = 0;           // decoupled
   double clip_grad_norm = 0;         // see CommonOptions
   bool decay_norm_bias = true;       // see CommonOptions
+  bool maximize = false;             // see CommonOptions
 };
 // Chen et al. 2023, "Symbolic discovery of optimization algorithms": steps of one size, the sign of
 // beta1 m + (1 - beta1) g. Rates are a third to a tenth of AdamW's, decays as much larger.
@@ -244,6 +302,7 @@ struct RMSpropOptions {
   double weight_decay = 0;      // 0: off
   double clip_grad_norm = 0;    // see CommonOptions
   bool decay_norm_bias = true;  // see CommonOptions
+  bool maximize = false;        // see CommonOptions
 };
 // Tieleman and Hinton 2012, as PyTorch has it: gradients divided by the root of their mean square; weight decay is
 // added to the gradient.

@@ -83,7 +83,7 @@ std::vector<Field> make_fields() {
       {kLength, "--sync-batch-norm", "sync_batch_norm", &C::sync_batch_norm,
        "compute BatchNorm statistics over the whole batch, not per device or shard"},
 
-      {kOptimizer, "--optimizer", "optimizer.name", &C::optimizer, "sgd, adam, adamw, lion, rmsprop or muon",
+      {kOptimizer, "--optimizer", "optimizer.name", &C::optimizer, "sgd, adam, adamw, lion, rmsprop, muon, adagrad or nadam",
        words(optim::names()), {"--opt"}},
       {kOptimizer, "--lr", "optimizer.lr", &C::lr, "learning rate; the peak for onecycle (-1: 0.01 for networks, 0.1 for gbdt)", at_least(-1),
        {"--learning-rate"}},
