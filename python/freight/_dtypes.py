@@ -39,7 +39,8 @@ def result_type(*arrays_and_dtypes):
         if isinstance(a, (int, float, complex)):
             numbers.append(a)
             continue
-        t = a.dtype if isinstance(a, Array) else _core.as_dtype(a)
+        is_number = hasattr(a, "dtype") and hasattr(a, "item")  # NumPy's and torch's, which have a type of their own
+        t = a.dtype if isinstance(a, Array) else _core.as_dtype(a.dtype if is_number else a)
         found = t if found is None else _core.promoted(found, t)
     if found is None:
         raise ValueError("result_type: at least one array or dtype is required")

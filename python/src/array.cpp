@@ -253,7 +253,7 @@ struct Operand {
   bool traced() const { return array && !array->on_host(); }
 };
 
-// A number of NumPy, which counts as one of Python.
+// A number of NumPy, which counts as one of Python where an array takes it in place.
 [[gnu::noinline, gnu::cold]] Scalar other_number(nb::handle h) {
   if (!PyObject_HasAttrString(h.ptr(), "dtype") || !PyObject_HasAttrString(h.ptr(), "item")) return {};
   const nb::object rank = nb::getattr(h, "ndim", nb::none());
@@ -263,7 +263,6 @@ struct Operand {
 [[gnu::always_inline]] inline Operand operand_of(nb::handle h) {
   Operand o{array_or_null(h), {}};
   if (!o.array) o.scalar = scalar_of(h);
-  if (!o.valid()) o.scalar = other_number(h);
   return o;
 }
 
@@ -344,7 +343,9 @@ nb::object binary(const Elementwise& f, nb::handle left, nb::handle right, bool 
 }
 
 nb::object in_place(const Elementwise& f, nb::handle left, nb::handle right) {
-  const Operand a = operand_of(left), b = operand_of(right);
+  const Operand a = operand_of(left);
+  Operand b = operand_of(right);
+  if (!b.valid()) b.scalar = other_number(right);
   if (!a.array || !b.valid()) {
     nb::object made;
     if (a.array) array_or_converted(right, made);

@@ -153,3 +153,22 @@ def test_numpys_elementwise_functions_are_freights():
                           (lambda: np.exp(x, where=[True]), "numpy.exp: expected arrays alone")):
         with pytest.raises(TypeError, match=message):
             call()
+
+
+@pytest.mark.parametrize("scalar, wanted", [
+    (np.int8(3), "int16"), (np.int32(3), "int32"), (np.int64(3), "int64"), (np.uint8(3), "uint8"), (np.uint16(3), "uint16"), (np.float32(3), "float32"),
+    (np.bool_(True), "uint8"), (np.array(3), "int64"), (3, "uint8"), (np.complex64(3), "complex64")], ids=lambda v: f"{type(v).__name__} {v}")
+def test_scalars_of_numpy_have_a_type_of_their_own(scalar, wanted):
+    """NEP 50, which NumPy 2 has: only Python's numbers take the array's type. numpy.float64 is one, a float of Python."""
+    x = fr.asarray([1, 2, 250], dtype=fr.uint8)
+    for y in (x * scalar, scalar * x, fr.multiply(x, scalar)):
+        assert y.dtype.name == wanted == fr.result_type(x, scalar).name
+        assert np.array_equal(y, np.array([1, 2, 250], wanted) * np.asarray(scalar, wanted))
+    if wanted != "complex64":
+        assert fr.jit(lambda x: x * scalar)(x).dtype.name == wanted
+    halves = fr.ones(2, dtype=fr.float16)
+    assert (halves * np.float32(2)).dtype == fr.float32 and (halves * np.float64(2)).dtype == (halves * 2.0).dtype == fr.float16
+    x += np.uint8(3)
+    counts = fr.asarray([1, 2], dtype=fr.int32)
+    counts += np.int64(3)  # in place the array keeps its type, as in NumPy
+    assert x.dtype == fr.uint8 and counts.dtype == fr.int32 and counts.tolist() == [4, 5]
