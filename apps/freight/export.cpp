@@ -85,6 +85,10 @@ int export_command(const Args& args) {
   const std::string folder = folder_of(output);
   if (!folder.empty()) output = cat(folder, format == "onnx" ? "/model.onnx" : "/model.ubj");
   check_output("-o", output, {model});
+  const std::string suffix = lower(std::filesystem::path(output).extension().string());
+  if (format == "onnx" && !suffix.empty() && suffix != ".onnx") {
+    refuse_value("-o", output, "ONNX files end with .onnx, and XGBoost's (--format xgboost) with .json or .ubj");
+  }
   const store::Bundle bundle = store::load_bundle(model);
   if (format != "onnx") {
     for (const char* flag : {"--softmax", "--preprocessing"}) {

@@ -28,6 +28,10 @@ TEST(Export, WritesAFileAndSaysWhatItTakes) {
   EXPECT_EQ(j["output"], "logits f32 (N, 10)");
   EXPECT_GT(std::filesystem::file_size(file), 1000u);
   EXPECT_EQ(run_freight({"export", kModel}).code, 2);
+  const Ran unknown = run_freight({"export", kModel, "-o", scratch_dir() + "/m.pt"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_TRUE(has(unknown.err, "ONNX files end with .onnx")) << unknown.err;
+  EXPECT_TRUE(has(unknown.err, ".json or .ubj")) << unknown.err;
   const Ran text = run_freight({"export", kGolden + "texts.safetensors", "-o", file, "--preprocessing"});
   EXPECT_EQ(text.code, 2);
   EXPECT_TRUE(has(text.err, "images")) << text.err;
