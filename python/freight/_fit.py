@@ -1,6 +1,5 @@
 """Training on arrays by the library's trainer: what fit, evaluate, predict, save and load of modules do."""
 import contextlib
-import functools
 import json
 import math
 import os
@@ -9,12 +8,12 @@ import warnings
 import weakref
 
 from . import _array_api as xp
-from . import _core, _devices, _display, _fit_settings, _functions, _hints, _lazy, _outputs, _several, _termination, distributed
+from . import _core, _devices, _display, _fit_folder, _fit_settings, _functions, _hints, _lazy, _outputs, _several, _termination, distributed
 from ._callbacks import Callback, checked, hears_steps, judged_by, known_metric
 from ._containers import wrapped
 from ._fit_data import (
-    _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _need_as_many, _need_samples, _pair, _targets)
-from ._functions import isfinite
+    _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _need_as_many, _need_samples, _pair, _targets, _warn_of_targets)
+from ._fit_losses import _name_for_targets, _name_of, _request, _weight_per_class, _weight_per_sample, _weighted, _weights
 from ._optim import Optimizer
 from ._transforms import _flatten, _leaves_of, _unflatten, autocast, jit, run_of_trainer
 
@@ -59,7 +58,8 @@ class History:
 
 
 class _Sink:
-    """Gets the reports of a run, and hands them on to the callbacks."""
+    """Gets the reports of a run, and hands them on to the callbacks. `metric` is its name, `resumed` a run directory; where it tells,
+    it gives warnings."""
 
     def __init__(self, model, callbacks, verbose, metric=None, resumed=None, tells=True):
         self.model, self.callbacks, self.metric, self.resumed, self.tells = model, callbacks, metric, resumed, tells
@@ -130,91 +130,6 @@ def _no_samples(model, input_shape):
     return xp.zeros((0, *shape))
 
 
-def _kind_of(y):
-    """The loss that targets of this type have where none is named."""
-    return {xp.int64: "cross_entropy", xp.float32: "mse", xp.uint8: "multilabel", xp.int32: "cross_entropy"}[y.dtype]
-
-
-def _name_of(model):
-    return type(_several.original(model)).__name__
-
-
-def _per_sample(function):
-    """A loss or metric function, whose result (N, ...) becomes its mean over each sample."""
-    @functools.wraps(function)
-    def call(outputs, targets):
-        found = function(outputs, targets)
-        return xp.mean(found, axis=tuple(range(1, found.ndim))) if isinstance(found, _core.Array) and found.ndim > 1 else found
-
-    return call
-
-
-def _request(model, x, y, *, loss, metric=None, classes=None):
-    """What the extension's functions read: the data and what the model is for."""
-    task = model.__dict__.get("_task") or {}
-    request = {"name": _name_of(model), "data_name": "arrays", "x": x, "y": y, "input": x.shape[1:],
-               "dtype": "float32" if x.dtype == xp.uint8 else x.dtype.name,
-               "classes": classes or ([str(i) for i in range(y.shape[1])] if y.dtype == xp.uint8 else []), "mean": task.get("mean", []), "std": task.get("std", [])}
-    request["loss"] = _kind_of(y) if callable(loss) or loss in (None, "auto") or y.dtype == xp.uint8 else loss
-    own, right = _of_whole_arrays(model, request, loss)
-    if own is not None:
-        request["loss_function"] = _per_sample(own)
-    if callable(loss):
-        request["loss_function"] = _per_sample(_outputs.whole(model, loss))
-    if right is not None and not callable(metric):
-        request |= {"metric_function": right, "metric_name": "accuracy", "higher_is_better": True}
-    if callable(metric):
-        name = getattr(metric, "__name__", "metric")
-        request |= {"metric_function": _per_sample(_outputs.whole(model, metric)), "metric_name": name if name.isidentifier() else "metric",
-                    "higher_is_better": getattr(metric, "higher_is_better", True)}
-    return request
-
-
-# Losses of values of which a sample has more than one axis: the library's trainer has one axis of them.
-_OF_VALUES = {"mse": _functions.mse_loss, "mae": _functions.l1_loss, "huber": _functions.huber_loss}
-
-
-def _of_whole_arrays(model, request, loss):
-    """(the function of a named loss, the function of the accuracy), where targets have axes that the library's losses do not take:
-    values (N, ...) with outputs of the same shape, and classes (N, ...) with outputs (N, K, ...); else None for each. A loss of
-    the program over classes whose outputs are not classes has no accuracy."""
-    y = request["y"]
-    if y.dtype == xp.float32 and y.ndim > 2 and not callable(loss):
-        if request["loss"] == "bce":
-            request["loss"] = "mse"
-            return _functions.bce_with_logits, None
-        return _OF_VALUES.get(request["loss"]), None
-    if y.dtype not in (xp.int32, xp.int64) or y.shape[0] == 0 or (y.ndim == 1 and not callable(loss)):
-        return None, None
-    outputs = tuple(_core.output_shape(model._node(), request))[1:]
-    places = y.shape[1:]
-    if y.ndim == 1:
-        if len(outputs) != 1:
-            request["loss"], request["feeds"] = "mse", True
-        return None, None
-    if len(outputs) == len(places) + 1 and outputs[1:] == places and (len(places) > 1 or outputs[:-1] != places):
-        axis = 1
-    elif outputs[:-1] == places:
-        axis = len(outputs)
-    else:  # a loss of classes that are not the outputs'
-        request["loss"] = "mse" if callable(loss) else request["loss"]
-        return None, None
-    if axis > 1 and len(places) == 1 and not callable(loss):
-        return None, None
-
-    def cross_entropy(outputs, targets):
-        from .nn import functional
-
-        return functional.cross_entropy(xp.moveaxis(outputs, axis, 1), xp.where(targets < 0, -100, targets))
-
-    def right(outputs, targets):
-        counted = targets >= 0
-        hits = xp.astype((xp.astype(xp.argmax(outputs, axis=axis), targets.dtype) == targets) & counted, xp.float32)
-        return xp.sum(hits) / xp.maximum(xp.sum(xp.astype(counted, xp.float32)), xp.asarray(1.0))
-
-    return cross_entropy, right
-
-
 def _need_tokens(model, request):
     """Integers are tokens: a layer that takes numbers refuses their type."""
     try:
@@ -235,80 +150,6 @@ def _of_two_shapes(model, request, x, vx):
     except ValueError as error:
         raise ValueError(f"{shapes}: {error}") from error
     return x, vx
-
-
-def _weight_per_sample(sample_weight, count):
-    w = xp.astype(xp.asarray(sample_weight), xp.float32, copy=False)
-    if w.shape != (count,):
-        raise ValueError(f"fit: sample_weight: expected one weight per sample, ({count},), got shape {w.shape}")
-    if not bool(xp.all(isfinite(w) & (w >= 0))):
-        raise ValueError("fit: sample_weight: expected finite weights that are not negative")
-    return w
-
-
-def _weight_per_class(class_weight, names):
-    """A dict by class as one of all names: the others weigh 1."""
-    factors = {str(c): float(factor) for c, factor in class_weight.items()}
-    unknown = [c for c in factors if c not in names]
-    if unknown:
-        raise ValueError(f"fit: class_weight: unknown class {unknown[0]!r}; the data has {', '.join(names)}")
-    return {name: factors.get(name, 1.0) for name in names}
-
-
-def _weights(sample_weight, class_weight, y, names):
-    """A weight per sample, 1 in the mean: the loss keeps its scale, and the learning rate its meaning. `names` are those of the
-    classes, where y has classes."""
-    count = y.shape[0]
-    w = xp.ones(count) if sample_weight is None else _weight_per_sample(sample_weight, count)
-    if class_weight is not None:
-        if y.dtype != xp.int64:
-            raise ValueError(f"fit: class_weight: expected a class per sample, got y {y.dtype}{list(y.shape)}")
-        if class_weight == "balanced":
-            counts = [int(xp.sum(y == c)) for c in range(int(xp.max(y)) + 1)]
-            by_class = [count / (len(counts) * max(n, 1)) for n in counts]
-        elif isinstance(class_weight, str):
-            raise ValueError(f"fit: class_weight: expected \"balanced\" or a dict of weights by class, got {class_weight!r}")
-        else:
-            by_class = list(_weight_per_class(class_weight, names).values())
-        w = w * xp.take(xp.asarray(by_class), y)
-    total = float(xp.sum(xp.astype(w, xp.float64)))
-    if total == 0:
-        raise ValueError("fit: sample_weight, class_weight: expected a sample whose weight is not 0")
-    return w * (count / total)
-
-
-def _weighted(request, weights, outputs):
-    """The request with weights in the targets: classes become shares of the weight for so many outputs, values get a column."""
-    y = request["y"]
-    request["feeds"] = True
-    if y.dtype == xp.int64 and request["loss"] == "cross_entropy" and "loss_function" not in request:
-        outputs = max(len(request["classes"]), outputs)
-        hot = xp.astype(xp.expand_dims(y, axis=1) == xp.arange(outputs), xp.float32)
-        request["y"] = hot * xp.expand_dims(weights, axis=1)
-        return
-    if y.dtype == xp.float32 and request["loss"] == "cross_entropy" and "loss_function" not in request:
-        request["y"] = y * xp.expand_dims(weights, axis=1)
-        return
-    if y.dtype != xp.float32:
-        raise ValueError(f"fit: sample_weight is for cross_entropy and for values, got loss {request['loss']}")
-    function = request.get("loss_function") or (lambda o, t: (o - t) ** 2)
-    if request["loss"] != "mse" and "loss_function" not in request:
-        raise ValueError(f"fit: sample_weight of values is for mse or a loss function, got loss {request['loss']}")
-    width = 1 if y.ndim == 1 else y.shape[1]
-    columns = lambda t, w: xp.concat([xp.reshape(t, (t.shape[0], width)), xp.expand_dims(w, axis=1)], axis=1)  # noqa: E731
-    vector = y.ndim == 1
-    request["y"] = columns(y, weights)
-    request["vy"] = columns(request["vy"], xp.ones(request["vy"].shape[0]))
-
-    def weighted_loss(outputs, targets):
-        t = targets[:, 0] if vector else targets[:, :width]
-        each = function(xp.reshape(outputs, t.shape) if isinstance(outputs, _core.Array) else outputs, t)
-        if each.ndim == 0:
-            raise ValueError("fit: with sample_weight the loss function must return a number per sample, got a scalar")
-        each = xp.mean(xp.reshape(each, (each.shape[0], -1)), axis=1)
-        return each * targets[:, width]
-
-    request["loss_function"] = weighted_loss
 
 
 # What an optimizer of the program has itself.
@@ -376,8 +217,10 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     else:
         if y is None:
             x, y = _pair(x, "fit: y is missing and x")
+        given = x, y
         x, tokens = _inputs(x, "fit: x")
         y, classes = _targets(y, name, None, "fit")
+        _warn_of_targets(*given, y, loss)
     if not path:
         _need_as_many(x, y, "fit")
     if validation_split:
@@ -526,17 +369,12 @@ def _trained(model, request, sink, ranks, output_dir):
     return result
 
 
-def _name_for_targets(loss):
-    """The loss whose targets are those of a loss module that takes values, also where they are given as integers."""
-    from . import nn
-
-    return "mse" if isinstance(loss, (nn.BCELoss, nn.BCEWithLogitsLoss, nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)) else None
-
-
 @_several.accepted
 @_outputs.kept
 def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device="auto", precision="fp32"):
     """See Module.evaluate."""
+    if y is None and (path := _fit_folder.path_of(x)):
+        return _fit_folder.evaluated(model, path, batch_size=batch_size, loss=loss, metric=metric, device=device, precision=precision)
     if y is None:
         x, y = _collected(x, "evaluate") if _is_loader(x) else _pair(x, "evaluate: y is missing and x")
     task = model.__dict__.get("_task") or {}
@@ -560,9 +398,13 @@ def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device
 @_several.accepted
 def predict(model, x, *, batch_size=256, device="auto", precision="fp32"):
     """See Module.predict."""
+    if path := _fit_folder.path_of(x):
+        return _fit_folder.predicted(model, path, batch_size=batch_size, device=device, precision=precision)
     x, _ = _inputs(x, "predict: x")
+    if x.shape[0] == 0:  # the shape of what one sample would give
+        found = predict(model, xp.zeros((1, *x.shape[1:]), dtype=x.dtype), batch_size=batch_size, device=device, precision=precision)
+        return _unflatten(_flatten(found, []), iter([y[:0] for y in _leaves_of(found)]))
     task = model.__dict__.get("_task") or {}
-    _need_samples(x.shape, "predict")
     if type(batch_size) is not int or batch_size < 1:
         raise ValueError(f"predict: batch_size: expected a whole number of at least 1, got {batch_size!r}")
     _lazy.settle(model, x)

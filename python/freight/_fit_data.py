@@ -1,4 +1,6 @@
 """The data of fit, evaluate and predict: samples and targets of arrays, and batches of iterables such as DataLoaders."""
+import warnings
+
 from . import _array_api as xp
 from . import _core, distributed
 
@@ -14,9 +16,11 @@ def _inputs(x, what):
     """(array on the host, whether its type needs feeds)."""
     if isinstance(x, dict):
         raise TypeError(f"{what}: expected one array, got a dict: several inputs are for a module whose forward takes as many")
+    series = hasattr(x, "to_frame")  # of pandas and polars
     x = xp.asarray(x)
     if x.ndim < 2:
-        raise ValueError(f"{what}: expected samples of at least one axis, (N, ...), got shape {x.shape}; of one sample: x[None]")
+        fix = "use series.to_frame()" if series else "of one number per sample: x[:, None]; of one sample: x[None]"
+        raise ValueError(f"{what}: expected samples of at least one axis, (N, ...), got shape {x.shape}; {fix}")
     if x.size == 0 and x.shape[0] > 0:
         raise ValueError(f"{what}: expected samples with elements, got shape {x.shape}")
     if x.dtype == xp.uint8:
@@ -51,7 +55,7 @@ def _targets(y, loss, classes, what):
         raise ValueError(f"{what}: expected one target per sample, got a number")
     if y.size == 0 and y.shape[0] > 0:
         raise ValueError(f"{what}: y: expected targets with elements, got shape {y.shape}")
-    if loss == "bce" and y.ndim <= 2:
+    if loss in ("bce", "multilabel") and y.ndim <= 2:
         return _labels(y, what), classes
     if xp.isdtype(y.dtype, "real floating") or loss in _VALUE_LOSSES:
         return _core.to_host(xp.astype(y, xp.float32, copy=False)), classes
@@ -65,6 +69,19 @@ def _targets(y, loss, classes, what):
     if xp.isdtype(y.dtype, "integral"):
         return _core.to_host(xp.astype(y, xp.int32, copy=False)), classes
     raise TypeError(f"{what}: expected classes, labels or real values, got {y.dtype}{list(y.shape)}")
+
+
+def _warn_of_targets(x, given, y, loss):
+    """Says what is trained where targets `given`, which are y, are likely to be meant in another way."""
+    if y.dtype != xp.float32 or y.shape[0] == 0:
+        return
+    if loss in (None, "auto") and y.ndim == 2 and y.shape[1] > 1 and bool(xp.all(((y == 0) | (y == 1)) & (xp.sum(y, axis=1, keepdims=True) == 1))):
+        warnings.warn("fit: y has a 1 in each row, and is trained with the loss mse, as floats are: loss=\"cross_entropy\" takes them as classes, "
+                      "loss=\"mse\" ends this warning", stacklevel=6)
+    pixels = all(getattr(getattr(a, "dtype", None), "itemsize", 0) == 1 and xp.asarray(a).dtype == xp.uint8 for a in (x, given))
+    if loss in _VALUE_LOSSES and y.ndim > 2 and pixels and float(xp.max(y)) > 1:
+        warnings.warn(f"fit: y: pixels from 0 to 255 are targets of the loss {loss} as they are, while those of x are trained on as numbers from "
+                      "0 to 1: y / 255 has their scale", stacklevel=6)
 
 
 def _labels(y, what):

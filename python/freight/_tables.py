@@ -14,7 +14,10 @@ def is_pandas(x):
 
 
 def is_frame(x):
-    """True for what has columns of different types."""
+    """True for what has columns of different types. One column, a pandas or polars Series, is refused as scikit-learn refuses 1D arrays."""
+    if hasattr(x, "to_frame"):
+        raise ValueError(f"Expected 2D array, got 1D {type(x).__name__} {getattr(x, 'name', None)!r} instead: of one feature series.to_frame(), "
+                         "of one sample frame.iloc[[row]]")
     return is_pandas(x) or hasattr(x, "__arrow_c_stream__")
 
 

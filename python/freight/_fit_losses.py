@@ -1,0 +1,191 @@
+"""Losses, metrics and weights of samples, as what fit and evaluate ask the trainer for."""
+import functools
+import math
+
+from . import _array_api as xp
+from . import _core, _functions, _outputs, _several
+from ._functions import isfinite
+
+
+def _kind_of(y):
+    """The loss that targets of this type have where none is named."""
+    return {xp.int64: "cross_entropy", xp.float32: "mse", xp.uint8: "multilabel", xp.int32: "cross_entropy"}[y.dtype]
+
+
+def _name_for_targets(loss):
+    """The loss whose targets are those of a loss module that takes values, also where they are given as integers."""
+    from . import nn
+
+    return "mse" if isinstance(loss, (nn.BCELoss, nn.BCEWithLogitsLoss, nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)) else None
+
+
+def _name_of(model):
+    return type(_several.original(model)).__name__
+
+
+def _per_sample(function):
+    """A loss or metric function, whose result (N, ...) becomes its mean over each sample."""
+    @functools.wraps(function)
+    def call(outputs, targets):
+        found = function(outputs, targets)
+        return xp.mean(found, axis=tuple(range(1, found.ndim))) if isinstance(found, _core.Array) and found.ndim > 1 else found
+
+    return call
+
+
+def _request(model, x, y, *, loss, metric=None, classes=None):
+    """What the extension's functions read: the data and what the model is for."""
+    task = model.__dict__.get("_task") or {}
+    request = {"name": _name_of(model), "data_name": "arrays", "x": x, "y": y, "input": x.shape[1:],
+               "dtype": "float32" if x.dtype == xp.uint8 else x.dtype.name,
+               "classes": classes or ([str(i) for i in range(y.shape[1])] if y.dtype == xp.uint8 else []), "mean": task.get("mean", []), "std": task.get("std", [])}
+    request["loss"] = _kind_of(y) if callable(loss) or loss in (None, "auto") or y.dtype == xp.uint8 else loss
+    own, right = _of_whole_arrays(model, request, loss)
+    if own is not None:
+        request["loss_function"] = _per_sample(own)
+        if y.dtype == xp.float32:
+            request["per_element"] = functools.partial(own, reduction="none")
+    if callable(loss):
+        request["loss_function"] = _per_sample(_outputs.whole(model, loss))
+    if request["loss"] == "multilabel" and y.ndim == 2 and y.shape[1] == 1 and metric in (None, "auto", "accuracy", "loss", "own") and not callable(loss):
+        right = _right_of_one  # of two classes; of several labels each would be right or wrong
+    if right is not None and not callable(metric):
+        request |= {"metric_function": right, "metric_name": "accuracy", "higher_is_better": True}
+    if callable(metric):
+        name = getattr(metric, "__name__", "metric")
+        request |= {"metric_function": _per_sample(_outputs.whole(model, metric)), "metric_name": name if name.isidentifier() else "metric",
+                    "higher_is_better": getattr(metric, "higher_is_better", True)}
+    return request
+
+
+def _right_of_one(outputs, targets):
+    """The accuracy of one output, a logit, against targets 0 and 1."""
+    return xp.mean(xp.astype((outputs > 0) == (xp.astype(targets, xp.float32) > 0.5), xp.float32))
+
+
+# Losses of values of which a sample has more than one axis: the library's trainer has one axis of them.
+_OF_VALUES = {"mse": _functions.mse_loss, "mae": _functions.l1_loss, "huber": _functions.huber_loss}
+
+
+def _of_whole_arrays(model, request, loss):
+    """(the function of a named loss, the function of the accuracy), where targets have axes that the library's losses do not take:
+    values (N, ...) with outputs of the same shape, and classes (N, ...) with outputs (N, K, ...); else None for each. A loss of
+    the program over classes whose outputs are not classes has no accuracy."""
+    y = request["y"]
+    if y.dtype == xp.float32 and y.ndim > 2 and not callable(loss):
+        if request["loss"] == "bce":
+            request["loss"] = "mse"
+            return _functions.bce_with_logits, None
+        return _OF_VALUES.get(request["loss"]), None
+    if y.dtype not in (xp.int32, xp.int64) or y.shape[0] == 0 or (y.ndim == 1 and not callable(loss)):
+        return None, None
+    outputs = tuple(_core.output_shape(model._node(), request))[1:]
+    places = y.shape[1:]
+    if y.ndim == 1:
+        if len(outputs) != 1:
+            request["loss"], request["feeds"] = "mse", True
+        return None, None
+    if len(outputs) == len(places) + 1 and outputs[1:] == places and (len(places) > 1 or outputs[:-1] != places):
+        axis = 1
+    elif outputs[:-1] == places:
+        axis = len(outputs)
+    else:  # a loss of classes that are not the outputs'
+        request["loss"] = "mse" if callable(loss) else request["loss"]
+        return None, None
+    if axis > 1 and len(places) == 1 and not callable(loss):
+        return None, None
+
+    def cross_entropy(outputs, targets):
+        from .nn import functional
+
+        return functional.cross_entropy(xp.moveaxis(outputs, axis, 1), xp.where(targets < 0, -100, targets))
+
+    def right(outputs, targets):
+        counted = targets >= 0
+        hits = xp.astype((xp.astype(xp.argmax(outputs, axis=axis), targets.dtype) == targets) & counted, xp.float32)
+        return xp.sum(hits) / xp.maximum(xp.sum(xp.astype(counted, xp.float32)), xp.asarray(1.0))
+
+    return cross_entropy, right
+
+
+def _weight_per_sample(sample_weight, count):
+    w = xp.astype(xp.asarray(sample_weight), xp.float32, copy=False)
+    if w.shape != (count,):
+        raise ValueError(f"fit: sample_weight: expected one weight per sample, ({count},), got shape {w.shape}")
+    if not bool(xp.all(isfinite(w) & (w >= 0))):
+        raise ValueError("fit: sample_weight: expected finite weights that are not negative")
+    return w
+
+
+def _weight_per_class(class_weight, names):
+    """A dict by class as one of all names: the others weigh 1."""
+    factors = {str(c): float(factor) for c, factor in class_weight.items()}
+    unknown = [c for c in factors if c not in names]
+    if unknown:
+        raise ValueError(f"fit: class_weight: unknown class {unknown[0]!r}; the data has {', '.join(names)}")
+    return {name: factors.get(name, 1.0) for name in names}
+
+
+def _weights(sample_weight, class_weight, y, names):
+    """A weight per sample, 1 in the mean: the loss keeps its scale, and the learning rate its meaning. `names` are those of the
+    classes, where y has classes."""
+    count = y.shape[0]
+    w = xp.ones(count) if sample_weight is None else _weight_per_sample(sample_weight, count)
+    if class_weight is not None:
+        if y.dtype != xp.int64:
+            raise ValueError(f"fit: class_weight: expected a class per sample, got y {y.dtype}{list(y.shape)}")
+        if class_weight == "balanced":
+            counts = [int(xp.sum(y == c)) for c in range(int(xp.max(y)) + 1)]
+            by_class = [count / (len(counts) * max(n, 1)) for n in counts]
+        elif isinstance(class_weight, str):
+            raise ValueError(f"fit: class_weight: expected \"balanced\" or a dict of weights by class, got {class_weight!r}")
+        else:
+            by_class = list(_weight_per_class(class_weight, names).values())
+        w = w * xp.take(xp.asarray(by_class), y)
+    total = float(xp.sum(xp.astype(w, xp.float64)))
+    if total == 0:
+        raise ValueError("fit: sample_weight, class_weight: expected a sample whose weight is not 0")
+    return w * (count / total)
+
+
+def _weighted(request, weights, outputs):
+    """The request with weights in the targets: classes become shares of the weight for so many outputs, values get a column."""
+    y = request["y"]
+    request["feeds"] = True
+    if y.dtype == xp.int64 and request["loss"] == "cross_entropy" and "loss_function" not in request:
+        outputs = max(len(request["classes"]), outputs)
+        hot = xp.astype(xp.expand_dims(y, axis=1) == xp.arange(outputs), xp.float32)
+        request["y"] = hot * xp.expand_dims(weights, axis=1)
+        return
+    if y.dtype == xp.float32 and request["loss"] == "cross_entropy" and "loss_function" not in request:
+        request["y"] = y * xp.expand_dims(weights, axis=1)
+        return
+    if y.dtype != xp.float32:
+        raise ValueError(f"fit: sample_weight is for cross_entropy and for values, got loss {request['loss']}")
+    function = request.get("per_element") or request.get("loss_function")
+    if function is None and request["loss"] in _OF_VALUES:
+        function = functools.partial(_OF_VALUES[request["loss"]], reduction="none")
+    if function is None:
+        raise ValueError(f"fit: sample_weight of values is for mse, mae, huber or a loss function, got loss {request['loss']}")
+    shape = y.shape[1:]  # of a sample
+    width = math.prod(shape)
+    columns = lambda t, w: xp.concat([xp.reshape(t, (t.shape[0], width)), xp.expand_dims(w, axis=1)], axis=1)  # noqa: E731
+    request["y"] = columns(y, weights)
+    request["vy"] = columns(request["vy"], xp.ones(request["vy"].shape[0]))
+
+    def apart(targets):
+        return xp.reshape(targets[:, :width], (targets.shape[0], *shape))
+
+    def weighted_loss(outputs, targets):
+        t = apart(targets)
+        same = isinstance(outputs, _core.Array) and outputs.size == t.size
+        each = function(xp.reshape(outputs, t.shape) if same else outputs, t)
+        if each.ndim == 0:
+            raise ValueError("fit: with sample_weight the loss function must return a number per sample, got a scalar")
+        each = xp.mean(xp.reshape(each, (each.shape[0], -1)), axis=1)
+        return each * targets[:, width]
+
+    request["loss_function"] = weighted_loss
+    if "metric_function" in request:
+        metric = request["metric_function"]
+        request["metric_function"] = lambda outputs, targets: metric(outputs, apart(targets))

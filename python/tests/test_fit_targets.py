@@ -1,0 +1,145 @@
+"""Targets, weights and data of fit, evaluate and predict that new users hand over: one-hot rows, pixels, Series, folders."""
+import os
+import subprocess
+import warnings
+
+import numpy as np
+import pytest
+
+import freight as fr
+from freight import nn
+
+X = np.random.default_rng(0).normal(size=(40, 3)).astype("f4")
+Y = (X[:, 0] > 0).astype("i8")
+IMAGES = np.random.default_rng(1).normal(size=(10, 1, 5, 5)).astype("f4")
+MASKS = (IMAGES > 0).astype("f4")
+
+
+def trained(net, *data, **settings):
+    fr.random.seed(0)
+    model = net()
+    return model, model.fit(*data, **{"verbose": 0, "seed": 1, "epochs": 2, "lr": 0.1, "batch_size": 5, **settings})
+
+
+def line():
+    return nn.Linear(3, 1)
+
+
+def conv():
+    return nn.Conv2d(1, 1, 3, padding=1)
+
+
+def test_one_hot_rows_are_named_where_no_loss_is():
+    hot = np.eye(2, dtype="f4")[Y]
+    with pytest.warns(UserWarning, match='a 1 in each row, and is trained with the loss mse.*loss="cross_entropy" takes them as classes'):
+        nn.Linear(3, 2).fit(X, hot, verbose=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        soft, codes = trained(lambda: nn.Linear(3, 2), X, hot, loss="cross_entropy")[0], trained(lambda: nn.Linear(3, 2), X, Y)[0]
+        nn.Linear(3, 2).fit(X, hot, loss="mse", verbose=0)
+        nn.Linear(3, 2).fit(X, hot * 2, verbose=0)
+    assert np.allclose(soft.weight, codes.weight, rtol=1e-5, atol=1e-6)
+
+
+def test_pixels_as_targets_of_values_are_named():
+    pixels = np.full((10, 1, 5, 5), 200, "u1")
+    with pytest.warns(UserWarning, match="pixels from 0 to 255 are targets of the loss mse as they are.*y / 255"):
+        conv().fit(pixels, pixels, loss="mse", verbose=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        conv().fit(pixels, pixels / 255, loss="mse", verbose=0)
+        conv().fit(pixels, pixels // 255, loss="mse", verbose=0)  # a mask
+
+
+@pytest.mark.parametrize("net, y, loss", [
+    (line, X[:, 1], "mse"), (line, X[:, 1], "mae"), (line, X[:, 1], "huber"), (lambda: nn.Linear(3, 2), X[:, :2], "huber"),
+    (conv, IMAGES, "auto"), (conv, IMAGES, "mae"), (conv, IMAGES, "huber"), (conv, MASKS, "bce")], ids=str)
+def test_a_weight_of_two_counts_as_two_samples(net, y, loss):
+    x = X if net is not conv else IMAGES
+    weights = np.arange(len(x)) % 3 + 1.0
+    metric = {"metric": lambda o, t: fr.mean(abs(fr.reshape(o, t.shape) - t)), "validation_data": (x, y)}
+    model, history = trained(net, x, y, loss=loss, sample_weight=weights, batch_size=len(x), **metric)
+    rows = np.repeat(np.arange(len(x)), weights.astype(int))
+    twice, _ = trained(net, x[rows], y[rows], loss=loss, batch_size=len(rows))
+    assert np.allclose(model.weight, twice.weight, rtol=1e-4, atol=1e-5)
+    last = np.abs(model.predict(x).numpy().reshape(y.shape) - y).mean()
+    assert history.history["val_metric"][-1] == pytest.approx(last, rel=1e-4)
+
+
+def test_one_output_of_two_classes_has_an_accuracy(tmp_path):
+    for data in ((X, Y), ([(X[:20], Y[:20]), (X[20:], Y[20:])],)):
+        settings = {} if len(data) == 2 else {"batch_size": None}
+        model, history = trained(line, *data, loss="bce", validation_data=(X, Y), **settings)
+        right = ((model.predict(X).numpy()[:, 0] > 0) == Y).mean()
+        assert history.history["val_accuracy"][-1] == pytest.approx(right)
+        assert model.evaluate(X, Y)["accuracy"] == pytest.approx(right)
+        assert model.evaluate(X, Y[:, None])["accuracy"] == pytest.approx(right)
+    model, history = trained(line, X, Y, loss="bce", metric="accuracy", early_stop=1, validation_data=(X, Y))
+    assert "val_accuracy" in history.history and "accuracy" in model.evaluate(X, Y)
+    model.save(tmp_path / "net.safetensors")
+    assert fr.load(tmp_path / "net.safetensors").evaluate(X, Y) == model.evaluate(X, Y)
+    assert "accuracy" not in trained(lambda: nn.Linear(3, 2), X, np.stack([Y, 1 - Y], 1), loss="bce")[1].history  # labels
+
+
+def test_predict_of_no_samples_has_the_shape_of_the_outputs():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.norm = nn.Linear(3, 2), nn.BatchNorm1d(3)
+
+        def forward(self, x):
+            x = self.norm(x)
+            return {"a": self.a(x), "pair": (x, fr.argmax(x, axis=1))}
+
+    found = Two().predict(X[:0])
+    assert found["a"].shape == (0, 2) and found["pair"][0].shape == (0, 3) and found["pair"][1].shape == (0,)
+    assert found["pair"][1].dtype == fr.int64
+    assert nn.Sequential(nn.Embedding(5, 4), nn.Flatten()).predict(np.zeros((0, 3), "i8")).shape == (0, 12)
+
+
+def test_series_of_pandas_are_columns():
+    pd = pytest.importorskip("pandas")
+    series = pd.Series(Y, index=range(100, 140))
+    for y in (series, series.map({0: "no", 1: "yes"}), series.map({0: "no", 1: "yes"}).astype("category"), series.astype("Int64"), series > 0):
+        model, _ = trained(lambda: nn.Linear(3, 2), pd.DataFrame(X), y)
+        assert np.allclose(model.weight, trained(lambda: nn.Linear(3, 2), X, Y)[0].weight)
+    assert np.allclose(trained(line, pd.DataFrame(X), pd.Series(X[:, 1]), sample_weight=pd.Series(np.ones(40)))[0].weight,
+                       trained(line, X, X[:, 1], sample_weight=np.ones(40))[0].weight)
+    with pytest.raises(ValueError, match=r"fit: x: .*got shape \(40,\); use series.to_frame\(\)"):
+        nn.Linear(1, 1).fit(pd.Series(X[:, 0]), pd.Series(X[:, 1]), verbose=0)
+    with pytest.raises(ValueError, match=r"predict: x: .*of one number per sample: x\[:, None\]"):
+        nn.Linear(1, 1).predict(X[:, 0])
+    pytest.importorskip("sklearn")
+    for model in ("gbdt", "linear"):
+        with pytest.raises(ValueError, match=r"Expected 2D array, got 1D Series 'a' instead: .*to_frame\(\)"):
+            fr.FreightRegressor(model=model).fit(pd.Series(X[:, 0], name="a"), Y)
+
+
+def test_a_folder_of_images_is_evaluated_and_predicted(tmp_path):
+    command = os.path.join(os.path.dirname(fr.__file__), "bin", "freight")
+    subprocess.run([command, "data", "sample", "photos"], cwd=tmp_path, check=True, capture_output=True)
+    folder = tmp_path / "photos"
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.fc = nn.Conv2d(3, 4, 3, stride=4), nn.Linear(256, 3)
+
+        def forward(self, x):
+            return self.fc(fr.reshape(self.conv(x), (x.shape[0], -1)))
+
+    net = Net()
+    for call in (net.evaluate, net.predict):
+        with pytest.raises(ValueError, match="x: images are read for a model that fit or freight.load has given a size and classes"):
+            call(folder)
+    net.fit(folder, input_shape=(3, 32, 32), lr=0.01, epochs=2, verbose=0)
+    outputs, figures = net.predict(str(folder)).numpy(), net.evaluate(folder, metric="macro_f1")
+    classes = np.repeat(np.arange(3), 100)  # by the order of paths
+    assert outputs.shape == (300, 3) and figures["accuracy"] == pytest.approx((outputs.argmax(axis=1) == classes).mean())
+    shifted = outputs - outputs.max(axis=1, keepdims=True)
+    losses = np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(300), classes]
+    assert figures["loss"] == pytest.approx(losses.mean(), rel=1e-4) and 0 < figures["macro_f1"] <= 1
+    with pytest.raises(ValueError, match="expected one of macro_f1, accuracy.*, got 'rmse'"):
+        net.evaluate(folder, metric="rmse")
+    with pytest.raises(ValueError, match="on a folder expected the loss of fit by its name"):
+        net.evaluate(folder, loss=lambda o, t: fr.mean(o))
