@@ -542,6 +542,21 @@ class Layer(Module):
         _changed(self)
 
 
+class EmbeddingLayer(Layer):
+    """Layers of a table whose rows tokens name."""
+
+    @classmethod
+    def from_pretrained(cls, embeddings, freeze=True, padding_idx=None, **settings):
+        """The layer whose weight is a copy of `embeddings`, (tokens, width); it is trained with freeze=False. The settings are those of
+        the class, by name."""
+        rows = xp.asarray(embeddings)
+        if rows.ndim != 2:
+            raise ValueError(f"{cls.__name__}.from_pretrained: embeddings: expected an array (tokens, width), got shape {rows.shape}")
+        layer = cls(*rows.shape, padding_idx=padding_idx, **settings)
+        layer.weight = rows
+        return layer.requires_grad_(not freeze)
+
+
 class RecurrentLayer(Layer):
     """Layers with states: layer(x, state, lengths=n) gives the output and the last states, (h, c) of an LSTM."""
 

@@ -546,3 +546,29 @@ def test_the_head_of_a_network_of_the_zoo_is_replaced_by_its_number():
     last = len(net.classifier) - 1
     net.classifier[last] = nn.Linear(net.classifier[last].in_features, 2)
     assert net.get_parameter(f"classifier.{last}.weight").shape[0] == 2
+
+
+@pytest.mark.parametrize("kind, settings", [("Embedding", {}), ("Embedding", {"padding_idx": 1}), ("Embedding", {"freeze": False, "max_norm": 1.5}),
+                                            ("EmbeddingBag", {"mode": "sum", "freeze": False}), ("EmbeddingBag", {"padding_idx": 0})], ids=str)
+def test_embeddings_from_pretrained_rows_are_those_of_pytorch(kind, settings):
+    rows = np.arange(12, dtype="f4").reshape(4, 3) / 8
+    layer = getattr(nn, kind).from_pretrained(rows, **settings)
+    tokens = np.asarray([[1, 0, 3], [2, 1, 1]])
+    assert isinstance(layer, getattr(nn, kind)) and np.array_equal(layer.weight, rows) and next(iter(layer.parameters())).requires_grad == (not settings.get("freeze", True))
+    rows[...] = 0  # it has a copy
+    rows = layer.weight.numpy()
+    found = layer(fr.asarray(tokens)).numpy()
+    want = rows[tokens]
+    if "max_norm" in settings:
+        want = want * np.minimum(1, 1.5 / np.maximum(np.linalg.norm(want, axis=2, keepdims=True), 1e-7))
+    if kind == "EmbeddingBag":
+        kept = (tokens != settings.get("padding_idx", -1))[..., None]
+        want = (want * kept).sum(axis=1) / (1 if settings.get("mode") == "sum" else kept.sum(axis=1))
+    assert np.allclose(found, want, rtol=1e-5, atol=1e-6)
+    torch = pytest.importorskip("torch")
+    assert np.allclose(found, getattr(torch.nn, kind).from_pretrained(torch.tensor(rows), **settings)(torch.tensor(tokens)).detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_rows_that_are_no_table_are_refused():
+    with pytest.raises(ValueError, match=r"Embedding.from_pretrained: embeddings: expected an array \(tokens, width\), got shape \(3,\)"):
+        nn.Embedding.from_pretrained(np.zeros(3))
