@@ -277,10 +277,31 @@ class _Estimator(BaseEstimator):
         gains = None if self._is_network() else self._model.importance()
         if not gains:
             raise AttributeError(f"model={'a network' if self._is_network() else repr(self.model)} has no feature_importances_: expected trees")
-        names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
         by_name = dict(zip(self._model.sources, gains))
-        found = numpy.array([by_name.get(str(n), 0.0) for n in names])
+        found = numpy.array([by_name.get(n, 0.0) for n in self._names])
         return found / (found.sum() or 1.0)
+
+    @property
+    def _names(self):
+        return [str(n) for n in getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])]
+
+    def _coefficients(self):
+        """(f64 (sums, features), f64 (sums)) of model="linear": sums = intercepts + X @ coefficients.T."""
+        check_is_fitted(self)
+        found = None if self._is_network() else self._model.linear()
+        if found is None:
+            raise AttributeError(f"model={'a network' if self._is_network() else repr(self.model)} has no coef_ and intercept_: expected linear")
+        weights, intercepts, terms = found
+        intercepts, names = numpy.array(intercepts), self._names
+        coefficients = numpy.zeros((len(intercepts), len(names)))
+        for (name, level, mean, scale), w in zip(terms, numpy.array(weights).reshape(len(intercepts), len(terms)).T):
+            if level >= 0:
+                raise AttributeError(f"coef_ and intercept_ are for columns of numbers, and column {name!r} has categories or dates, of which each "
+                                     "has a number: freight models show lists them")
+            if level == -1:  # the others mark missing values
+                coefficients[:, names.index(name)] = w / scale
+            intercepts = intercepts - w * mean / scale
+        return coefficients, intercepts
 
     def save(self, path):
         """Writes the model as a file that `freight predict`, `serve` and the other commands take."""
@@ -356,6 +377,24 @@ class FreightClassifier(ClassifierMixin, _Estimator):
         else:
             self._order = [names.index(t) if t in names else -1 for t in self._texts]
 
+    def _coefficients(self):
+        coefficients, intercepts = super()._coefficients()
+        if -1 in self._order:
+            raise AttributeError("coef_ and intercept_ are for classes that all have rows of a weight above 0")
+        if len(intercepts) == 1:  # of the second class against the first
+            return (coefficients, intercepts) if self._order == [0, 1] else (-coefficients, -intercepts)
+        return coefficients[self._order], intercepts[self._order]
+
+    @property
+    def coef_(self):
+        """float64 (1, features) of two classes, or (classes, features): the weights of the columns of model="linear"."""
+        return self._coefficients()[0]
+
+    @property
+    def intercept_(self):
+        """float64 (1) of two classes, or (classes)."""
+        return self._coefficients()[1]
+
     def predict_proba(self, X):
         """float32 (rows, classes): the probability of each class, in the order of classes_."""
         if self._is_network():
@@ -395,6 +434,16 @@ class FreightRegressor(RegressorMixin, _Estimator):
 
     def _add_target(self, table, name, y):
         table.add_numbers(name, y)
+
+    @property
+    def coef_(self):
+        """float64 (features): the weights of the columns of model="linear"."""
+        return self._coefficients()[0][0]
+
+    @property
+    def intercept_(self):
+        """A float: the value of a row of zeros."""
+        return self._coefficients()[1][0]
 
     def predict(self, X):
         """float32 (rows): the value of each row."""

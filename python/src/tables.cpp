@@ -266,6 +266,22 @@ class TableModel {
     return nb::ndarray<nb::numpy, float>(out->data(), 2, shape, owner);
   }
 
+  // (weights (groups, terms), intercepts (groups), [(column, level, mean, scale) of each term]) of a linear model,
+  // which is a sum of products: store/row_form.h; None for others. A level is -1 for a number, -2 where it marks
+  // missing ones.
+  nb::object linear() const {
+    const store::RowForm form = bundle_.rows->form();
+    const auto* const sums = std::get_if<store::LinearForm>(&form);
+    if (!sums) return nb::none();
+    nb::list terms;
+    for (const store::LinearForm::Term& t : sums->terms) {
+      const store::Column& column = bundle_.columns[static_cast<size_t>(t.column)];
+      const bool plain = !t.words && !column.date();
+      terms.append(nb::make_tuple(column.source_name(), plain ? t.level : 0, t.mean, t.scale));
+    }
+    return nb::make_tuple(sums->weights.to_vector<double>(), sums->intercepts.to_vector<double>(), terms);
+  }
+
   // The gain of each source column, summed over its features; empty for a model without that.
   std::vector<double> importance() const {
     for (const store::Importance& all : bundle_.rows->importance()) {
@@ -348,6 +364,7 @@ void bind_tables(nb::module_& m) {
       .def(nb::init<nb::bytes>())
       .def("predict", &TableModel::predict)
       .def("importance", &TableModel::importance)
+      .def("linear", &TableModel::linear)
       .def_prop_ro("sources", &TableModel::sources)
       .def_prop_ro("classes", [](const TableModel& t) { return t.bundle().classes; })
       .def_prop_ro("learner", [](const TableModel& t) { return t.bundle().learner; })

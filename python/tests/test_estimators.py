@@ -473,3 +473,48 @@ def test_an_estimator_stores_the_names_of_its_classes(tmp_path):
     x, y = numpy.random.default_rng(0).normal(size=(60, 4)), numpy.array(["a", "b", "c"])[numpy.arange(60) % 3]
     FreightClassifier(freight.nn.Sequential(freight.nn.Linear(4, 3)), epochs=1).fit(x, y).save(tmp_path / "net.safetensors")
     assert freight.load(tmp_path / "net.safetensors").classes == ["a", "b", "c"]
+
+
+def test_linear_models_have_the_coefficients_of_scikit_learn():
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+
+    random = numpy.random.default_rng(0)
+    x = random.normal(size=(300, 4)) * [1, 10, 0.1, 1] + [0, 5, 0, -3]
+    x[:, 3] = 2.0  # a constant column has no part
+    y = x[:, 0] - 0.3 * x[:, 1] + 7 + random.normal(size=300) * 0.1
+    ours, theirs = FreightRegressor("linear", reg_lambda=0.0).fit(x, y), LinearRegression().fit(x, y)
+    assert ours.coef_.shape == theirs.coef_.shape == (4,) and numpy.ndim(ours.intercept_) == numpy.ndim(theirs.intercept_) == 0
+    numpy.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-6, atol=1e-9)
+    numpy.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=1e-6)
+    numpy.testing.assert_allclose(x @ ours.coef_ + ours.intercept_, ours.predict(x), rtol=1e-5, atol=1e-5)
+    frame = pandas.DataFrame(x, columns=list("dcba"))
+    numpy.testing.assert_allclose(FreightRegressor("linear", reg_lambda=0.0).fit(frame, y).coef_, ours.coef_, rtol=1e-9)
+    x[::7, 1] = numpy.nan
+    missing = FreightRegressor("linear").fit(x, y)
+    whole = ~numpy.isnan(x[:, 1])
+    numpy.testing.assert_allclose(x[whole] @ missing.coef_ + missing.intercept_, missing.predict(x[whole]), rtol=1e-5, atol=1e-5)
+    x[::7, 1] = 5
+    for labels in (numpy.where(y > 5, "yes", "no"), numpy.digitize(y, [4, 7]), numpy.where(y > 5, 0, 7)):
+        ours, theirs = FreightClassifier("linear", reg_lambda=1.0).fit(x, labels), LogisticRegression().fit(x, labels)
+        assert ours.coef_.shape == theirs.coef_.shape and ours.intercept_.shape == theirs.intercept_.shape
+        sums = x @ ours.coef_.T + ours.intercept_
+        chances = 1 / (1 + numpy.exp(-sums)) if sums.shape[1] == 1 else numpy.exp(sums) / numpy.exp(sums).sum(axis=1, keepdims=True)
+        numpy.testing.assert_allclose(chances[:, -1], ours.predict_proba(x)[:, -1], rtol=1e-4, atol=1e-5)
+        assert numpy.sign(ours.coef_[0, 0]) == numpy.sign(theirs.coef_[0, 0])
+    frame["city"] = ["Oslo", "Turku", "Kiel"] * 100
+    words = FreightRegressor("linear").fit(frame, y)
+    for model, text in ((words, "column 'city' has categories"), (FreightRegressor("gbdt").fit(x, y), "model='gbdt' has no coef_ and intercept_: expected linear")):
+        assert not hasattr(model, "coef_")
+        with pytest.raises(AttributeError, match=text):
+            model.intercept_
+
+
+def test_saved_estimators_are_for_the_commands_that_the_documents_name(tmp_path):
+    frame = pandas.DataFrame({"rooms": [3, 5, 4, 6] * 25, "price": [30.0, 52.0, 39.0, 61.0] * 25})
+    frame.to_csv(tmp_path / "houses.csv", index=False)
+    FreightRegressor("gbdt").fit(frame[["rooms"]], frame["price"]).save(tmp_path / "model.safetensors")
+    model, data = str(tmp_path / "model.safetensors"), str(tmp_path / "houses.csv")
+    assert len(freight.predict(model, data)) == 100 and freight.eval(model, data=data, target="price")["rmse"] < 10
+    assert freight.export(model, output=str(tmp_path / "model.onnx"))["nodes"] > 0
+    with pytest.raises(freight.CommandError, match="is a file, expected the directory of a run"):
+        freight.report(model)
