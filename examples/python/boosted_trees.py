@@ -35,4 +35,4 @@ print(f"test accuracy {model.score(x_test, y_test):.3f} after {model.n_iter_} ro
 for share, name in sorted(zip(model.feature_importances_, model.feature_names_in_), reverse=True):
     print(f"  {name:10} {share:.2f}")
 
-model.save("cancelled.safetensors")  # for freight predict, serve, report, export
+model.save("cancelled.safetensors")  # for freight predict, eval, serve, export
