@@ -8,7 +8,7 @@ import warnings
 import weakref
 
 from . import _array_api as xp
-from . import _core, _devices, _display, _fit_folder, _fit_settings, _functions, _hints, _lazy, _outputs, _several, _termination, distributed
+from . import _core, _devices, _display, _fit_folder, _fit_settings, _functions, _hints, _lazy, _outputs, _several, _several_targets, _termination, distributed
 from ._callbacks import Callback, checked, hears_steps, judged_by, known_metric
 from ._containers import wrapped
 from ._fit_data import (
@@ -186,6 +186,7 @@ def _split(x, y, sample_weight, share):
 
 @_several.accepted
 @_outputs.kept
+@_several_targets.accepted
 def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sample_weight=None, class_weight=None, loss="auto",
         metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0, resume=None, output_dir="",
         verbose=1, devices=None, steps_per_epoch=None, input_shape=None, validation_split=0.0, shuffle=True, **settings):
@@ -319,9 +320,9 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     elif not callable(loss) and loss == "bce" and y.ndim > 2:
         model.__dict__["_task"]["loss"] = "bce"
     if callable(loss):
-        model.__dict__["_task"]["loss_function"] = loss
+        model.__dict__["_task"]["loss_function"] = _several_targets.original(loss)
     if callable(metric) or "metric" in settings:
-        model.__dict__["_task"]["metric"] = metric if callable(metric) else settings["metric"]
+        model.__dict__["_task"]["metric"] = _several_targets.original(metric) if callable(metric) else settings["metric"]
     if not model.training:
         model.train()
 
@@ -371,6 +372,7 @@ def _trained(model, request, sink, ranks, output_dir):
 
 @_several.accepted
 @_outputs.kept
+@_several_targets.accepted
 def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device="auto", precision="fp32"):
     """See Module.evaluate."""
     if y is None and (path := _fit_folder.path_of(x)):

@@ -43,6 +43,9 @@ def _targets(y, loss, classes, what):
     """Targets as the trainer takes them: classes i64 (N), values f32, labels u8 (N, K), or tokens i32 (N, T); and the names
     of classes."""
     texts = _texts(y)
+    if isinstance(y, dict) or isinstance(y, tuple) and any(len(getattr(part, "shape", ())) > 0 for part in y):
+        raise TypeError(f"{what}: y: expected one array of targets, got a {type(y).__name__}: several are for a loss that is a function of the "
+                        "outputs and them, loss=lambda outputs, targets: ...")
     if texts is not None:
         names = classes or sorted(set(texts))
         numbers = {name: i for i, name in enumerate(names)}
@@ -209,6 +212,8 @@ def _batches_per_epoch(loader, steps):
 def _are_batches(x):
     """Whether x is a list of batches [(x0, y0), (x1, y1)], and not (x, y) itself."""
     def is_data(part):
+        if isinstance(part, list):
+            return bool(part) and all(len(getattr(p, "shape", ())) > 0 for p in part)
         return isinstance(part, (dict, tuple)) or len(getattr(part, "shape", ())) > 0
 
     return isinstance(x, list) and len(x) > 0 and all(isinstance(b, (list, tuple)) and len(b) > 1 and all(map(is_data, b)) for b in x)

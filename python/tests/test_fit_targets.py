@@ -143,3 +143,67 @@ def test_a_folder_of_images_is_evaluated_and_predicted(tmp_path):
         net.evaluate(folder, metric="rmse")
     with pytest.raises(ValueError, match="on a folder expected the loss of fit by its name"):
         net.evaluate(folder, loss=lambda o, t: fr.mean(o))
+
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.value, self.kind = nn.Linear(3, 2), nn.Linear(3, 4)
+
+    def forward(self, x):
+        return {"value": self.value(x), "kind": self.kind(x)}
+
+
+VALUES, KINDS, FLAGS = X[:, :2] * 2, np.arange(40) % 4, X[:, 0] > 0
+
+
+def of_heads(outputs, targets):
+    value, kind, flag = targets.values() if isinstance(targets, dict) else targets
+    assert kind.dtype == fr.int64 and flag.dtype == fr.bool and value.shape[1:] == (2,) and kind.ndim == 1
+    weight = fr.where(flag, 1.0, 0.5)
+    return fr.mean((outputs["value"] - value) ** 2, axis=1) * weight + nn.functional.cross_entropy(outputs["kind"], kind, reduction="none")
+
+
+def right(outputs, targets):
+    kind = targets["kind"] if isinstance(targets, dict) else targets[1]
+    return fr.astype(fr.argmax(outputs["kind"], axis=1) == kind, fr.float32)
+
+
+def by_hand(model):
+    """The loss and the metric of all samples."""
+    outputs = model.predict(X)
+    value, kind = outputs["value"].numpy(), outputs["kind"].numpy().astype("f8")
+    chances = np.exp(kind) / np.exp(kind).sum(axis=1, keepdims=True)
+    losses = ((value - VALUES) ** 2).mean(axis=1) * np.where(FLAGS, 1, 0.5) - np.log(chances[np.arange(40), KINDS])
+    return losses.mean(), (kind.argmax(axis=1) == KINDS).mean()
+
+
+@pytest.mark.parametrize("form", ["dict", "tuple", "batches", "list in batches", "weights"])
+def test_several_targets_are_for_a_loss_of_the_program(form):
+    y = {"value": VALUES, "kind": KINDS, "flag": FLAGS} if form in ("dict", "weights") else (VALUES, KINDS, FLAGS)
+    data = (X, y)
+    if "batches" in form:
+        kind = list if "list" in form else tuple
+        data = ([(X[i:i + 10], kind(part[i:i + 10] for part in y)) for i in range(0, 40, 10)],)
+    settings = {"sample_weight": np.ones(40)} if form == "weights" else {}
+    model, history = trained(Heads, *data, loss=of_heads, metric=right, validation_data=(X, y), epochs=20, batch_size=10, **settings)
+    loss, share = by_hand(model)
+    assert history.history["loss"][-1] < history.history["loss"][0] / 1.5
+    assert history.history["val_loss"][-1] == pytest.approx(loss, rel=1e-4) and history.history["val_right"][-1] == pytest.approx(share)
+    figures = model.evaluate(*data)
+    assert figures["loss"] == pytest.approx(loss, rel=1e-4) and figures["right"] == pytest.approx(share)
+    assert model.evaluate(*data, loss=lambda o, t: fr.mean(o["value"]))["loss"] == pytest.approx(model.predict(X)["value"].numpy().mean(), rel=1e-3)
+
+
+def test_several_targets_without_a_loss_function_or_of_other_shapes_are_refused():
+    y = {"value": VALUES, "kind": KINDS}
+    for given in (y, (VALUES, KINDS)):
+        with pytest.raises(TypeError, match="fit: y: expected one array of targets, got a (dict|tuple): several are for a loss that is a function"):
+            Heads().fit(X, given, verbose=0)
+    loss = lambda o, t: fr.mean(o["value"])  # noqa: E731
+    for given, text in (({"value": VALUES, "kind": KINDS[:9]}, r"fit: y\['kind'\]: expected 40 samples"),
+                        ({"value": VALUES * 1j}, r"fit: y\['value'\]: expected real numbers"), ((KINDS * 10**8, FLAGS), "expected integers up to 16777216")):
+        with pytest.raises((ValueError, TypeError), match=text):
+            Heads().fit(X, given, loss=loss, verbose=0)
+    with pytest.raises(ValueError, match=r"fit: validation_data: y: expected targets value float32\[2\], kind int64\[\] as before, got value float32\[2\]"):
+        Heads().fit(X, y, loss=loss, validation_data=(X, {"value": VALUES}), verbose=0)
