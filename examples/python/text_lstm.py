@@ -70,9 +70,8 @@ if __name__ == "__main__":
                       weight_decay=0.01, clip_grad_norm=1.0, lr_scheduler="cosine", metric="accuracy", callbacks=[callbacks.EarlyStopping(patience=2)])
     print("dev accuracy by epoch:", [round(a, 3) for a in history.history["val_accuracy"]])
 
-    # Only the weights of a class with its own forward are saved: the class is made again to load them.
     net.save("sst2.safetensors")
-    again = Classifier(len(vocabulary) + 2).load_weights("sst2.safetensors")
+    again = fr.load("sst2.safetensors")  # its forward was traced: the class is not needed
     for sentence in ("a gripping , beautifully acted film", "dull , predictable and far too long"):
         probability = fr.softmax(again.predict(encoded([sentence.split()], vocabulary)))[0, 1].item()
         print(f"{probability:.2f}  {sentence}")

@@ -1,7 +1,8 @@
 """What may be added to a run of fit: classes that hear of it, and the settings that some stand for."""
 import difflib
+import os
 
-from . import _core, _display, _hints
+from . import _core, _display, _fit_settings, _hints
 
 
 class Callback:
@@ -38,6 +39,22 @@ class Callback:
         if not 0 <= value < float("inf"):
             raise ValueError(f"{type(self).__name__}.{method}: expected a learning rate that is finite and not negative, got {found!r}")
         return float(value)
+
+
+def settings_of(callbacks, output_dir):
+    """(keywords of fit that the callbacks set, the run directory)."""
+    found = {}
+    for c in callbacks:
+        for key, value in _fit_settings.checked(type(c).__name__, c.settings()).items():
+            value = os.fspath(value) if isinstance(value, os.PathLike) else value
+            if key != "output_dir":
+                found[key] = value
+            elif output_dir and os.fspath(output_dir) != value:
+                raise ValueError(f"fit: {type(c).__name__} and output_dir name two run directories: {value} and {output_dir}")
+            else:
+                output_dir = value
+    boards = [c.directory for c in callbacks if isinstance(c, TensorBoard)]
+    return found, output_dir or next(iter(boards), "")
 
 
 def hears_steps(callback):
@@ -156,13 +173,21 @@ class Checkpoint(_Monitor):
 
 
 class TensorBoard(Callback):
-    """Writes the run directory, in which there is a file of TensorBoard's events."""
+    """Writes the run directory, in which there is a file of TensorBoard's events. Where output_dir or a Checkpoint names another run
+    directory, this one gets links to its files of events."""
 
     def __init__(self, directory):
-        self.directory = directory
+        self.directory = os.fspath(directory)
 
-    def settings(self):
-        return {"output_dir": self.directory}
+    def on_train_begin(self, logs):
+        run = logs["output_dir"]
+        if os.path.realpath(run) == os.path.realpath(self.directory):
+            return
+        os.makedirs(self.directory, exist_ok=True)
+        for name in os.listdir(run):
+            link = os.path.join(self.directory, name)
+            if "tfevents" in name and not os.path.lexists(link):
+                os.symlink(os.path.abspath(os.path.join(run, name)), link)
 
 
 class LearningRate(Callback):

@@ -8,12 +8,15 @@ import warnings
 import weakref
 
 from . import _array_api as xp
-from . import _core, _devices, _display, _fit_folder, _fit_settings, _functions, _hints, _lazy, _outputs, _several, _several_targets, _termination, distributed
-from ._callbacks import Callback, checked, hears_steps, judged_by, known_metric
+from . import (
+    _core, _devices, _display, _fit_folder, _fit_settings, _functions, _hints, _lazy, _outputs, _several, _several_targets, _termination,
+    distributed)
+from ._callbacks import Callback, checked, hears_steps, judged_by, known_metric, settings_of
 from ._containers import wrapped
 from ._fit_data import (
     _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _need_as_many, _need_samples, _pair, _targets, _warn_of_targets)
-from ._fit_losses import _name_for_targets, _name_of, _request, _weight_per_class, _weight_per_sample, _weighted, _weights
+from ._fit_losses import (
+    _name_for_targets, _name_of, _one_metric, _request, _weight_per_class, _weight_per_sample, _weighted, _weights)
 from ._optim import Optimizer
 from ._transforms import _flatten, _leaves_of, _unflatten, autocast, jit, run_of_trainer
 
@@ -184,15 +187,15 @@ def _split(x, y, sample_weight, share):
     return (x[:-count], y[:-count], sample_weight), (x[-count:], y[-count:])
 
 
-@_several.accepted
+@_several.accepted_with_targets
 @_outputs.kept
-@_several_targets.accepted
 def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sample_weight=None, class_weight=None, loss="auto",
         metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0, resume=None, output_dir="",
         verbose=1, devices=None, steps_per_epoch=None, input_shape=None, validation_split=0.0, shuffle=True, **settings):
     """See Module.fit."""
     if class_weight is not None and not isinstance(class_weight, (str, dict)):
         raise TypeError(f"fit: class_weight: expected \"balanced\", a file of weights or a dict of them by class, got {class_weight!r}")
+    metric = _one_metric(metric, "fit")
     name = loss if isinstance(loss, str) else _name_for_targets(loss)
     ranks = _devices.count_of(devices, device, model)
     device = distributed._device("cpu" if ranks else device)
@@ -208,10 +211,11 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
             raise ValueError("fit: shuffle=False is for arrays and batches, which keep their order: expected True for a path")
         x, y, tokens, classes = _no_samples(model, input_shape), xp.zeros((0,), dtype=xp.int64), False, None
     elif batches:
-        for given, value in {"resume": resume or None, "sample_weight": sample_weight, "class_weight": class_weight,
-                             "validation_split": validation_split or None}.items():
+        for given, value in {"sample_weight": sample_weight, "class_weight": class_weight, "validation_split": validation_split or None}.items():
             if value is not None:
                 raise ValueError(f"fit: {given} is for arrays: the batches of x may differ each time")
+        if resume and batches.endless:
+            raise ValueError("fit: resume: expected batches that start again, such as a DataLoader, got an iterator")
         if batch_size not in (None, batches.size):
             raise ValueError(f"fit: batch_size: expected {batches.size}, as the batches of x have it, or none, got {batch_size}")
         x, y, tokens, classes, batch_size = batches.x, batches.y, batches.tokens, None, batches.size
@@ -262,15 +266,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     settings = _fit_settings.checked("fit", settings)
     if not isinstance(settings.get("optimizer", ""), str):
         request["optimizer"] = _own_optimizer(settings, model)
-    for c in callbacks:
-        for key, value in _fit_settings.checked(type(c).__name__, c.settings()).items():
-            value = os.fspath(value) if isinstance(value, os.PathLike) else value
-            if key == "output_dir":
-                if output_dir and os.fspath(output_dir) != value:
-                    raise ValueError(f"fit: {type(c).__name__} and output_dir name two directories: {value} and {output_dir}")
-                output_dir = value
-            else:
-                settings[key] = value
+    of_callbacks, output_dir = settings_of(callbacks, output_dir)
+    settings |= of_callbacks
     judge, higher = judged_by(callbacks, metric)
     if judge == "own":
         request["higher_is_better"] = higher
@@ -285,10 +282,10 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     if (settings.get("early_stop", 0) > 0 or "metric" in settings) and validation_data is None and not path:
         what = "monitor" if judge else f"metric {metric!r}" if "metric" in settings else "early stopping"
         raise ValueError(f"fit: {what} compares evaluations: expected validation_data, got none")
-    outputs = 0
+    outputs = ()
     if (sample_weight is not None or class_weight is not None) and y.dtype == xp.int64 and not path:
-        outputs = _core.output_shape(model._node(), request)[-1]
-        classes = classes or [str(c) for c in range(outputs)]
+        outputs = tuple(_core.output_shape(model._node(), request))
+        classes = classes or [str(c) for c in range(outputs[-1])]
     if sample_weight is not None or (class_weight is not None and request["feeds"]):
         _weighted(request, _weights(sample_weight, class_weight, y, classes), outputs)
     elif class_weight is not None:
@@ -320,9 +317,9 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     elif not callable(loss) and loss == "bce" and y.ndim > 2:
         model.__dict__["_task"]["loss"] = "bce"
     if callable(loss):
-        model.__dict__["_task"]["loss_function"] = _several_targets.original(loss)
+        model.__dict__["_task"]["loss_function"] = _several_targets.given(loss)
     if callable(metric) or "metric" in settings:
-        model.__dict__["_task"]["metric"] = _several_targets.original(metric) if callable(metric) else settings["metric"]
+        model.__dict__["_task"]["metric"] = _several_targets.given(metric) if callable(metric) else settings["metric"]
     if not model.training:
         model.train()
 
@@ -370,9 +367,8 @@ def _trained(model, request, sink, ranks, output_dir):
     return result
 
 
-@_several.accepted
+@_several.accepted_with_targets
 @_outputs.kept
-@_several_targets.accepted
 def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device="auto", precision="fp32"):
     """See Module.evaluate."""
     if y is None and (path := _fit_folder.path_of(x)):
@@ -381,7 +377,7 @@ def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device
         x, y = _collected(x, "evaluate") if _is_loader(x) else _pair(x, "evaluate: y is missing and x")
     task = model.__dict__.get("_task") or {}
     loss = task.get("loss_function", task.get("loss", "auto")) if loss is None else loss
-    metric = task.get("metric") if metric is None else metric
+    metric = _one_metric(task.get("metric") if metric is None else metric, "evaluate")
     x, tokens = _inputs(x, "evaluate: x")
     y, classes = _targets(y, loss if isinstance(loss, str) else _name_for_targets(loss), task.get("classes"), "evaluate")
     _need_as_many(x, y, "evaluate")
@@ -510,7 +506,7 @@ def _saved(model, path, task, weights_alone):
 
     if not weights_alone:
         _lazy.settle(model, xp.zeros((0, *task["input"]), dtype=task["dtype"]))
-    text = None if weights_alone else _stored.described(model, {k: v for k, v in task.items() if not callable(v)})
+    text = None if weights_alone else _stored.described(model, {k: v for k, v in task.items() if k != "loss_function" and not callable(v)})
     request = {"name": _name_of(model), **task, "loss_function": None, "module": text, "weights_alone": weights_alone or None}
     with run_of_trainer():
         fault, untrained = _core.save_model(model._node(), os.fspath(path), request)

@@ -43,9 +43,6 @@ def _targets(y, loss, classes, what):
     """Targets as the trainer takes them: classes i64 (N), values f32, labels u8 (N, K), or tokens i32 (N, T); and the names
     of classes."""
     texts = _texts(y)
-    if isinstance(y, dict) or isinstance(y, tuple) and any(len(getattr(part, "shape", ())) > 0 for part in y):
-        raise TypeError(f"{what}: y: expected one array of targets, got a {type(y).__name__}: several are for a loss that is a function of the "
-                        "outputs and them, loss=lambda outputs, targets: ...")
     if texts is not None:
         names = classes or sorted(set(texts))
         numbers = {name: i for i, name in enumerate(names)}

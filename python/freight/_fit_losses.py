@@ -1,9 +1,9 @@
 """Losses, metrics and weights of samples, as what fit and evaluate ask the trainer for."""
+import copy
 import functools
-import math
 
 from . import _array_api as xp
-from . import _core, _functions, _outputs, _several
+from . import _core, _functions, _outputs, _rows, _several
 from ._functions import isfinite
 
 
@@ -33,6 +33,17 @@ def _per_sample(function):
     return call
 
 
+def _unreduced(loss):
+    """The loss, whose result is not reduced where it is a module of this package."""
+    from . import nn
+
+    if not isinstance(loss, nn.Loss) or getattr(loss, "reduction", "none") == "none":
+        return loss
+    each = copy.copy(loss)
+    each.reduction = "none"
+    return each
+
+
 def _request(model, x, y, *, loss, metric=None, classes=None):
     """What the extension's functions read: the data and what the model is for."""
     task = model.__dict__.get("_task") or {}
@@ -47,6 +58,7 @@ def _request(model, x, y, *, loss, metric=None, classes=None):
             request["per_element"] = functools.partial(own, reduction="none")
     if callable(loss):
         request["loss_function"] = _per_sample(_outputs.whole(model, loss))
+        request["per_element"] = _outputs.whole(model, _unreduced(loss))
     if request["loss"] == "multilabel" and y.ndim == 2 and y.shape[1] == 1 and metric in (None, "auto", "accuracy", "loss", "own") and not callable(loss):
         right = _right_of_one  # of two classes; of several labels each would be right or wrong
     if right is not None and not callable(metric):
@@ -61,6 +73,11 @@ def _request(model, x, y, *, loss, metric=None, classes=None):
 def _right_of_one(outputs, targets):
     """The accuracy of one output, a logit, against targets 0 and 1."""
     return xp.mean(xp.astype((outputs > 0) == (xp.astype(targets, xp.float32) > 0.5), xp.float32))
+
+
+def _right_of_classes(outputs, targets):
+    """The accuracy of outputs (N, K) against classes (N)."""
+    return xp.mean(xp.astype(xp.astype(xp.argmax(outputs, axis=1), targets.dtype) == targets, xp.float32))
 
 
 # Losses of values of which a sample has more than one axis: the library's trainer has one axis of them.
@@ -148,44 +165,56 @@ def _weights(sample_weight, class_weight, y, names):
     return w * (count / total)
 
 
+def _one_metric(metric, what):
+    """The metric among a list of figures, of which loss and accuracy are reported in any case."""
+    if metric is None or isinstance(metric, str) or callable(metric):
+        return metric
+    if not isinstance(metric, (list, tuple)):
+        raise TypeError(f"{what}: metric: expected a name such as \"f1\" or a function of (outputs, targets), got {metric!r}")
+    others = [m for m in metric if m not in ("auto", "loss", "accuracy")]
+    if len(others) > 1:
+        names = ", ".join(getattr(m, "__name__", str(m)) for m in others)
+        raise ValueError(f"{what}: metric: expected one figure besides loss and accuracy, got {names}: evaluate(metric=) computes others")
+    return _one_metric(others[0], what) if others else next((m for m in metric if m == "accuracy"), "auto")
+
+
 def _weighted(request, weights, outputs):
-    """The request with weights in the targets: classes become shares of the weight for so many outputs, values get a column."""
+    """The request with weights in the targets: classes become shares of the weight for outputs of this shape, other targets get a
+    column."""
     y = request["y"]
     request["feeds"] = True
     if y.dtype == xp.int64 and request["loss"] == "cross_entropy" and "loss_function" not in request:
-        outputs = max(len(request["classes"]), outputs)
-        hot = xp.astype(xp.expand_dims(y, axis=1) == xp.arange(outputs), xp.float32)
+        count = max(len(request["classes"]), outputs[-1])
+        hot = xp.astype(xp.expand_dims(y, axis=1) == xp.arange(count), xp.float32)
         request["y"] = hot * xp.expand_dims(weights, axis=1)
         return
     if y.dtype == xp.float32 and request["loss"] == "cross_entropy" and "loss_function" not in request:
         request["y"] = y * xp.expand_dims(weights, axis=1)
         return
-    if y.dtype != xp.float32:
-        raise ValueError(f"fit: sample_weight is for cross_entropy and for values, got loss {request['loss']}")
     function = request.get("per_element") or request.get("loss_function")
     if function is None and request["loss"] in _OF_VALUES:
         function = functools.partial(_OF_VALUES[request["loss"]], reduction="none")
+    if function is None and y.dtype == xp.uint8:
+        function = lambda o, t: _functions.bce_with_logits(o, xp.astype(t, xp.float32), reduction="none")  # noqa: E731
     if function is None:
-        raise ValueError(f"fit: sample_weight of values is for mse, mae, huber or a loss function, got loss {request['loss']}")
-    shape = y.shape[1:]  # of a sample
-    width = math.prod(shape)
-    columns = lambda t, w: xp.concat([xp.reshape(t, (t.shape[0], width)), xp.expand_dims(w, axis=1)], axis=1)  # noqa: E731
-    request["y"] = columns(y, weights)
-    request["vy"] = columns(request["vy"], xp.ones(request["vy"].shape[0]))
+        raise ValueError(f"fit: sample_weight is for cross_entropy, bce, mse, mae, huber or a loss function, got loss {request['loss']}")
+    targets, weight = _rows.of((y, weights), "fit: y", pixels=False)[1]
+    layout = (targets[0], targets[1], y.dtype), weight
+    ones = xp.ones(request["vy"].shape[0])
+    request["y"], request["vy"] = (_rows.of((t, w), "fit: y", pixels=False)[0] for t, w in ((y, weights), (request["vy"], ones)))
+    request["loss"] = "mse"  # of which the trainer takes rows of values
 
-    def apart(targets):
-        return xp.reshape(targets[:, :width], (targets.shape[0], *shape))
-
-    def weighted_loss(outputs, targets):
-        t = apart(targets)
+    def weighted_loss(outputs, rows):
+        t, w = _rows.apart(rows, layout).values()
         same = isinstance(outputs, _core.Array) and outputs.size == t.size
         each = function(xp.reshape(outputs, t.shape) if same else outputs, t)
         if each.ndim == 0:
             raise ValueError("fit: with sample_weight the loss function must return a number per sample, got a scalar")
-        each = xp.mean(xp.reshape(each, (each.shape[0], -1)), axis=1)
-        return each * targets[:, width]
+        return xp.mean(xp.reshape(each, (each.shape[0], -1)), axis=1) * w
 
     request["loss_function"] = weighted_loss
+    if y.dtype == xp.int64 and len(outputs) == 2 and "metric_function" not in request:
+        request |= {"metric_function": _right_of_classes, "metric_name": "accuracy", "higher_is_better": True}
     if "metric_function" in request:
         metric = request["metric_function"]
-        request["metric_function"] = lambda outputs, targets: metric(outputs, apart(targets))
+        request["metric_function"] = lambda outputs, rows: metric(outputs, next(iter(_rows.apart(rows, layout).values())))

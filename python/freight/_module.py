@@ -333,7 +333,9 @@ class Module:
             class_weight=None, loss="auto", metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0,
             resume=None, output_dir="", verbose=1, **settings):
         """Trains on arrays x (N, ...) and y: classes (N), values (N) or (N, K), labels (N, K) as bool, or probabilities (N, K) with
-        loss="cross_entropy"; or on batches (x, y) of a DataLoader, or of an iterator, steps_per_epoch of them in each epoch.
+        loss="cross_entropy"; or on batches (x, y) of a DataLoader, or of an iterator, steps_per_epoch of them in each epoch. Several
+        inputs and several targets are tuples or dicts of arrays; the loss is then a function of (outputs, targets), or one per target,
+        such as ("cross_entropy", "mse"), whose sum counts.
         batch_size: 64 for arrays; validation_split=0.2: the last samples are the validation data. Further settings are flags of
         `freight train`: optimizer="adamw", lr=1e-3, lr_scheduler="onecycle"; lr is 0.01 unless given, whatever optimizer is named. With an output_dir the run writes checkpoints, metrics
         and the model as the command does, and resume=True goes on from the newest. verbose: 0 nothing, 1 progress in a notebook or

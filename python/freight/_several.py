@@ -3,15 +3,12 @@ sample lie side by side in its row, as f32, and are taken apart again in front o
 import functools
 import inspect
 import itertools
-import math
 import weakref
 
-from . import _array_api as xp
-from . import _core, _fit_data
+from . import _fit_data, _rows, _several_targets
 from ._containers import OF_LIBRARY
 from ._module import Module
 
-_LARGEST = 1 << 24  # up to it f32 has all integers
 _made: weakref.WeakKeyDictionary[Module, tuple] = weakref.WeakKeyDictionary()  # modules -> (layout, Joined)
 
 
@@ -30,12 +27,7 @@ class Joined(Module):
         yield from self._inside().named_modules(prefix)
 
     def forward(self, rows):
-        inputs, at = {}, 0
-        for name, shape, dtype in self._layout:
-            size = math.prod(shape)
-            part = xp.reshape(rows[:, at:at + size], (rows.shape[0], *shape))
-            inputs[name] = part if dtype == xp.float32 else xp.astype(part, dtype)
-            at += size
+        inputs = _rows.apart(rows, self._layout)
         named = isinstance(self._layout[0][0], str)
         return self._inside()(**inputs) if named else self._inside()(*inputs.values())
 
@@ -66,51 +58,43 @@ def _are_several(model, x):
     return len(x) <= most if isinstance(x, tuple) else needed == len(x)
 
 
-def _rows(x, what):
-    """(inputs of all samples side by side, layout: name or number, shape and type of each input)"""
-    parts, layout, count = [], [], None
-    for name, values in x.items() if isinstance(x, dict) else enumerate(x):
-        values, here = xp.asarray(values), f"{what}[{name!r}]"
-        if values.ndim == 0:
-            raise ValueError(f"{here}: expected one entry per sample, (N, ...), got a number")
-        count = values.shape[0] if count is None else count
-        if values.shape[0] != count:
-            raise ValueError(f"{here}: expected {count} samples, as the first input has, got shape {values.shape}")
-        if xp.isdtype(values.dtype, "complex floating"):
-            raise TypeError(f"{here}: expected real numbers, got {values.dtype}")
-        dtype = xp.float32
-        if values.dtype == xp.uint8:
-            values = values / 255
-        elif values.dtype == xp.bool:
-            dtype = xp.bool
-        elif xp.isdtype(values.dtype, "integral"):
-            dtype = xp.int32
-            largest = int(xp.max(abs(values))) if values.size else 0
-            if largest > _LARGEST:
-                raise ValueError(f"{here}: expected integers up to {_LARGEST} beside other inputs, got {largest}")
-        layout.append((name, values.shape[1:], dtype))
-        parts.append(xp.astype(xp.reshape(values, (count, math.prod(values.shape[1:]))), xp.float32, copy=False))
-    return _core.to_host(xp.concat(parts, axis=1)), tuple(layout)
+def _only(model, x):
+    """The array of a dict or tuple that has one, for a module that needs no other."""
+    if not isinstance(x, (dict, tuple)) or len(x) != 1 or not isinstance(model, Module) or _takes(model)[0] > 1:
+        return x
+    (name, value), = x.items() if isinstance(x, dict) else enumerate(x)
+    if isinstance(x, dict) and type(model).forward not in OF_LIBRARY and name != next(iter(inspect.signature(model.forward).parameters), None):
+        return x
+    return value if len(getattr(value, "shape", ())) > 0 else x
 
 
 def _joined(model, x, what):
-    rows, layout = _rows(x, what)
-    if model not in _made or _made[model][0] != layout:
-        _made[model] = layout, Joined(model, layout)
-    return _made[model][1], rows
+    rows, layout = _rows.of(x, what, pixels=True)
+    before, whole = _made.get(model, (None, None))
+    if before != layout:
+        task = whole.__dict__.get("_task") if whole else None  # what fit had, with other names or types of the inputs
+        whole = Joined(model, layout)
+        if task:
+            whole.__dict__["_task"] = task
+        _made[model] = layout, whole
+    return whole, rows
 
 
 class _Batches:
-    """The batches of a loader whose inputs are several, with the inputs of a sample in a row."""
+    """The batches of a loader, of which each is changed."""
 
-    def __init__(self, loader, taken):
-        self._loader, self._taken, self.sampler = loader, taken, getattr(loader, "sampler", None)
+    def __init__(self, loader, changed):
+        self._loader, self._changed, self.sampler = loader, changed, getattr(loader, "sampler", None)
 
     def __iter__(self):
-        return map(self._taken, self._loader)
+        return map(self._changed, self._loader)
 
     def __len__(self):
         return len(self._loader)
+
+
+def _each(loader, changed):
+    return map(changed, loader) if iter(loader) is loader else _Batches(loader, changed)
 
 
 def _of_batches(model, loader, what):
@@ -120,24 +104,19 @@ def _of_batches(model, loader, what):
     is_iterator = iter(loader) is loader
     first = next(iter(loader), None)
     if is_iterator:
-        rest = loader
-        loader = itertools.chain([] if first is None else [first], rest)
+        loader = itertools.chain([] if first is None else [first], loader)
     if not isinstance(first, (tuple, list)) or len(first) != 2 or not _are_several(model, first[0]):
         return model, loader
     whole, _ = _joined(model, first[0], f"{what}: batch 0 of x")
 
-    def taken(batch):
+    def rows_of(batch):
         x, y = _fit_data._pair(batch, f"{what}: a batch of x")
-        rows, layout = _rows(x, f"{what}: a batch of x")
+        rows, layout = _rows.of(x, f"{what}: a batch of x", pixels=True)
         if layout != whole._layout:
-            raise ValueError(f"{what}: a batch of x: expected inputs {_named(whole._layout)} as in the first batch, got {_named(layout)}")
+            raise ValueError(f"{what}: a batch of x: expected inputs {_rows.named(whole._layout)} as in the first batch, got {_rows.named(layout)}")
         return rows, y
 
-    return whole, map(taken, loader) if is_iterator else _Batches(loader, taken)
-
-
-def _named(layout):
-    return ", ".join(f"{name} {dtype}{list(shape)}" for name, shape, dtype in layout)
+    return whole, _each(loader, rows_of)
 
 
 def is_of_several(model):
@@ -146,34 +125,71 @@ def is_of_several(model):
 
 
 def accepted(function):
-    """fit, evaluate or predict, which then also takes several inputs as x."""
-    name = function.__name__
+    """predict, which then also takes several inputs as x."""
 
     @functools.wraps(function)
-    def call(model, x, *y, **settings):
-        if name != "predict" and (not y or y[0] is None) and _fit_data._is_loader(x):
-            model, x = _of_batches(model, x, name)
-            validation = settings.get("validation_data")
-            if isinstance(model, Joined) and validation is not None:
-                if _fit_data._is_loader(validation):
-                    validation = _of_batches(original(model), validation, "fit: validation_data")[1]
-                elif isinstance(validation, (tuple, list)) and len(validation) == 2 and _are_several(original(model), validation[0]):
-                    validation = _joined(original(model), validation[0], "fit: validation_data")[1], validation[1]
-                settings["validation_data"] = validation
-            return function(model, x, *y, **settings)
-        if name != "predict" and (not y or y[0] is None) and isinstance(x, (tuple, list)) and len(x) == 2 and _are_several(model, x[0]):
-            x, y = x[0], (x[1],)
-        if not _are_several(model, x):
-            return function(model, x, *y, **settings)
-        whole, rows = _joined(model, x, f"{name}: x")
-        validation = settings.get("validation_data")
-        if _fit_data._is_loader(validation):
-            settings["validation_data"] = _of_batches(model, validation, "fit: validation_data")[1]
-        elif isinstance(validation, (tuple, list)) and len(validation) == 2 and _are_several(model, validation[0]):
-            other, vx = _joined(model, validation[0], "fit: validation_data")
-            if other is not whole:
-                raise ValueError("fit: validation_data: expected inputs of the same names, shapes and types as x")
-            settings["validation_data"] = vx, validation[1]
-        return function(whole, rows, *y, **settings)
+    def call(model, x, **settings):
+        x = _only(model, x)
+        if _are_several(model, x):
+            model, x = _joined(model, x, "predict: x")
+        return function(model, x, **settings)
 
     return call
+
+
+def accepted_with_targets(function):
+    """fit or evaluate, which then also take several inputs as x and several targets as y."""
+    name = function.__name__
+
+    def are_batches(x):
+        return not isinstance(x, str) and _fit_data._is_loader(x)
+
+    def data_of(model, data, targets, what):
+        """(the module as one of a single array, x, y), for arrays (x, y) or batches of them."""
+        x, y = data
+        if y is None and are_batches(x):
+            model, x = _of_batches(model, x, what)
+
+            def rows_of(batch):
+                several = isinstance(batch, (tuple, list)) and len(batch) == 2 and _several_targets.are_several(batch[1])
+                return (batch[0], targets.rows(batch[1], f"{what}: a batch of y")) if several else batch
+
+            return model, _each(x, rows_of), None
+        x = _only(model, x)
+        if _are_several(model, x):
+            model, x = _joined(model, x, f"{what}: x" if what == name else what)
+        if _several_targets.are_several(y, len(x) if hasattr(x, "__len__") else None):
+            y = targets.rows(y, f"{what}: y")
+        return model, x, y
+
+    @functools.wraps(function)
+    def call(model, x, y=None, *, loss=None, metric=None, **settings):
+        targets = _several_targets.Targets()
+        whole, x, y = data_of(model, _split_pair(model, x, y), targets, name)
+        validation = settings.get("validation_data")
+        if validation is not None:
+            pair = (validation, None) if are_batches(validation) else _fit_data._pair(validation, "fit: validation_data")
+            other, vx, vy = data_of(model, pair, targets, "fit: validation_data")
+            if other is not whole:
+                raise ValueError("fit: validation_data: expected inputs of the same names, shapes and types as x")
+            settings["validation_data"] = vx if vy is None else (vx, vy)
+        task = whole.__dict__.get("_task") or {}
+        if name == "evaluate":
+            loss = task.get("loss_function") if loss is None else loss
+            metric = task.get("metric") if metric is None else metric
+        if targets.layout is not None or (y is None and are_batches(x)):
+            if targets.layout is not None:
+                _several_targets.need_loss(loss, name)
+            loss, metric = targets.given_to(loss, "loss"), targets.given_to(metric, "metric")
+        elif isinstance(loss, (dict, list, tuple)):
+            raise TypeError(f"{name}: loss: expected a name or a function for one array y, got {len(loss)} losses, which are for several targets")
+        settings |= {key: value for key, value in (("loss", loss), ("metric", metric)) if value is not None}
+        return function(whole, x, y, **settings)
+
+    return call
+
+
+def _split_pair(model, x, y):
+    """(x, y), where x is the pair and y is missing."""
+    several = y is None and isinstance(x, (tuple, list)) and len(x) == 2 and not _fit_data._is_loader(x)
+    return tuple(x) if several and (_are_several(model, x[0]) or _several_targets.are_several(x[1])) else (x, y)

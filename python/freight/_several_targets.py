@@ -1,110 +1,116 @@
-"""fit and evaluate with several targets per sample, as a dict or a tuple: the trainer has one array of them, so that they lie side by
-side in a row, as f32, and are taken apart again in front of the loss and the metric of the program."""
-import functools
-import math
-
+"""fit and evaluate with several targets, as a tuple, a list or a dict: the trainer has one array, so that the targets of a sample
+lie side by side in its row, as f32, and are taken apart again in front of the loss and the metric."""
 from . import _array_api as xp
-from . import _fit_data, _several
+from . import _functions, _rows
 
 
-def _are_several(y):
-    """Whether y is a dict or tuple of arrays; a list, which batches of torch's DataLoader have, where its arrays are as long as no stack
-    of them would be."""
-    parts = list(y.values()) if isinstance(y, dict) else y
-    if not isinstance(parts, (tuple, list)) or not parts or not all(len(getattr(p, "shape", ())) > 0 for p in parts):
-        return False
-    return not isinstance(y, list) or any(p.shape[0] != parts[0].shape[0] or p.shape != parts[0].shape for p in parts) or len(y) != parts[0].shape[0]
+def are_several(y, count=None):
+    """Whether y is several targets: a dict, or a tuple or list of arrays. A list of `count` arrays has one of each sample."""
+    if isinstance(y, dict):
+        return bool(y)
+    return (isinstance(y, (tuple, list)) and len(y) > 0 and all(len(getattr(part, "shape", ())) > 0 for part in y) and
+            not (isinstance(y, list) and len(y) == count))
 
 
-class _Apart:
-    """Targets of several arrays: as rows, and apart again."""
+class Targets:
+    """The targets of a run: their names or numbers, shapes and types, once rows of them were made."""
 
-    def __init__(self, what):
-        self.what, self.layout, self.kind = what, None, None  # layout: key, shape and type of each; kind: dict, tuple, or list
+    def __init__(self):
+        self.layout, self._kind = None, tuple
 
     def rows(self, y, what):
-        """f32 (N, numbers of a sample)."""
-        parts, layout = [], []
-        for key, values in y.items() if isinstance(y, dict) else enumerate(y):
-            values, here = xp.asarray(values), f"{what}: y[{key!r}]"
-            if parts and values.shape[0] != parts[0].shape[0]:
-                raise ValueError(f"{here}: expected {parts[0].shape[0]} samples, as the first target has, got shape {values.shape}")
-            dtype = xp.float32
-            if xp.isdtype(values.dtype, ("integral", "bool")):
-                dtype = values.dtype if values.dtype == xp.bool else xp.int64
-                if values.size and dtype != xp.bool and int(xp.max(abs(xp.astype(values, xp.int64)))) > _several._LARGEST:
-                    raise ValueError(f"{here}: expected integers up to {_several._LARGEST} beside other targets, got larger ones")
-            elif not xp.isdtype(values.dtype, "real floating"):
-                raise TypeError(f"{here}: expected real numbers, got {values.dtype}")
-            layout.append((key, values.shape[1:], dtype))
-            parts.append(xp.astype(xp.reshape(values, (values.shape[0], math.prod(values.shape[1:]))), xp.float32, copy=False))
+        """(N, numbers of a sample) f32."""
+        rows, layout = _rows.of(y, what, pixels=False, integers=xp.int64)
         if self.layout is None:
-            self.layout, self.kind = tuple(layout), type(y)
-        elif tuple(layout) != self.layout:
-            raise ValueError(f"{what}: y: expected targets {_several._named(self.layout)} as before, got {_several._named(layout)}")
-        return xp.concat(parts, axis=1)
+            self.layout, self._kind = layout, type(y)
+        if layout != self.layout:
+            raise ValueError(f"{what}: expected targets {_rows.named(self.layout)}, got {_rows.named(layout)}")
+        return rows
 
-    def of(self, data, what):
-        """(x, y), whose y becomes rows where it is several."""
-        x, y = _fit_data._pair(data, what)
-        return (x, self.rows(y, what)) if _are_several(y) else (x, y)
+    def apart(self, rows):
+        """The targets as the program gave them, a dict, tuple or list."""
+        width = _rows.width(self.layout)
+        if rows.ndim != 2 or rows.shape[1] != width:
+            raise ValueError(f"fit had several targets, {_rows.named(self.layout)}: expected the same here, got one of shape {rows.shape[1:]} per sample")
+        parts = _rows.apart(rows, self.layout)
+        return parts if self._kind is dict else self._kind(parts.values())
 
-    def of_batches(self, loader, what):
-        def taken(batch):
-            return self.of(batch, f"{what}: a batch of x")
-
-        return map(taken, loader) if iter(loader) is loader else _several._Batches(loader, taken)
-
-    def given_to(self, function):
-        """The function of outputs and targets, which gets these as the program has them."""
-        if not callable(function):
+    def given_to(self, function, argument):
+        """A loss or metric, whose targets are then those of the program; others than functions and losses by target as they are."""
+        several = isinstance(function, (dict, list, tuple)) and argument == "loss"
+        if not callable(function) and not several:
             return function
+        called = _sum_of(function) if several else function
 
-        @functools.wraps(function)
-        def call(outputs, targets):
-            if self.layout is None:
-                return function(outputs, targets)
-            found, at = {}, 0
-            for key, shape, dtype in self.layout:
-                size = math.prod(shape)
-                part = xp.reshape(targets[:, at:at + size], (targets.shape[0], *shape))
-                found[key] = part if dtype == xp.float32 else part > 0.5 if dtype == xp.bool else xp.astype(part, dtype)
-                at += size
-            return function(outputs, found if self.kind is dict else self.kind(found.values()))
+        def call(outputs, rows):
+            return called(outputs, rows if self.layout is None else self.apart(rows))
 
-        call._of_program = function
+        call.__name__ = getattr(function, "__name__", "metric")
+        call.given = function
+        if hasattr(function, "higher_is_better"):
+            call.higher_is_better = function.higher_is_better
         return call
 
 
-def original(function):
-    """The loss or metric of the program."""
-    return getattr(function, "_of_program", function)
+def need_loss(loss, name):
+    if loss is None or isinstance(loss, str):
+        raise ValueError(f"{name}: loss: expected one per target, such as (\"cross_entropy\", \"mse\") or a dict by name, whose sum is the loss, or "
+                         f"a function of (outputs, targets), for several targets; got {loss!r}")
 
 
-def accepted(function):
-    """fit or evaluate, which then also takes several targets, for a loss that is a function."""
-    name = function.__name__
+def _of_shape(outputs, targets):
+    if outputs.size != targets.size:
+        raise ValueError(f"loss: expected outputs and targets of the same shape, got {outputs.shape} and {targets.shape}")
+    return xp.reshape(outputs, targets.shape)
 
-    @functools.wraps(function)
-    def call(model, x, y=None, **settings):
-        task = model.__dict__.get("_task") or {}
-        usual = {} if name == "fit" else {"loss": task.get("loss_function"), "metric": task.get("metric")}
-        own = {key: settings[key] if settings.get(key) is not None else usual.get(key) for key in ("loss", "metric")}
-        if not callable(own["loss"]):
-            return function(model, x, y, **settings)
-        apart = _Apart(name)
-        validation = settings.get("validation_data")
-        if _are_several(y):
-            y = apart.rows(y, name)
-        elif y is None and _fit_data._is_loader(x):
-            x = apart.of_batches(x, name)
-        elif y is None and isinstance(x, (tuple, list)):
-            x = apart.of(x, f"{name}: y is missing and x")
-        if _fit_data._is_loader(validation):
-            validation = apart.of_batches(validation, "fit: validation_data")
-        elif validation is not None:
-            validation = apart.of(validation, "fit: validation_data")
-        given = {key: apart.given_to(value) for key, value in own.items() if callable(value)}
-        return function(model, x, y, **{**settings, **given, **({} if validation is None else {"validation_data": validation})})
 
-    return call
+def _cross_entropy(outputs, targets):
+    if targets.dtype == xp.float32 and targets.ndim < outputs.ndim:
+        raise ValueError(f"loss: cross_entropy: expected classes as integers, got float32 {targets.shape}")
+    return _functions.cross_entropy(outputs, targets, reduction="none")
+
+
+_NAMED = {"cross_entropy": _cross_entropy,
+          "mse": lambda o, t: _functions.mse_loss(_of_shape(o, t), t, reduction="none"),
+          "mae": lambda o, t: _functions.l1_loss(_of_shape(o, t), t, reduction="none"),
+          "huber": lambda o, t: _functions.huber_loss(_of_shape(o, t), t, reduction="none"),
+          "bce": lambda o, t: _functions.bce_with_logits(_of_shape(o, t), xp.astype(t, xp.float32), reduction="none")}
+
+
+def _part(loss, key):
+    if callable(loss):
+        return loss
+    if loss not in _NAMED:
+        raise ValueError(f"loss[{key!r}]: expected a function or one of {', '.join(_NAMED)}, got {loss!r}")
+    return _NAMED[loss]
+
+
+def _sum_of(losses):
+    """The loss that is the sum of one for each output and target: each a name, whose mean over a sample counts, or a function."""
+    parts = {key: _part(loss, key) for key, loss in (losses.items() if isinstance(losses, dict) else enumerate(losses))}
+
+    def loss(outputs, targets):
+        outputs, targets = _by_key(outputs, parts, "outputs"), _by_key(targets, parts, "targets")
+        total = None
+        for key, function in parts.items():
+            each = function(outputs[key], targets[key])
+            if each.ndim > 1:
+                each = xp.mean(each, axis=tuple(range(1, each.ndim)))
+            total = each if total is None else total + each
+        return total
+
+    return loss
+
+
+def _by_key(values, parts, what):
+    if isinstance(values, dict) and set(values) == set(parts):
+        return values
+    if isinstance(values, (tuple, list)) and len(values) == len(parts):  # in the order of the losses
+        return dict(zip(parts, values))
+    got = list(values) if isinstance(values, dict) else len(values) if isinstance(values, (tuple, list)) else "one array"
+    raise ValueError(f"loss: expected {what} for the losses {', '.join(map(str, parts))}, got {got}")
+
+
+def given(function):
+    """The loss or metric as the program gave it."""
+    return getattr(function, "given", function)
