@@ -1,5 +1,6 @@
 """Training on arrays by the library's trainer: what fit, evaluate, predict, save and load of modules do."""
 import contextlib
+import functools
 import json
 import math
 import os
@@ -261,7 +262,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     labels = request["feeds"] and y.dtype == xp.uint8
     if labels:  # of batches: the trainer has labels of arrays alone
         request |= {"y": xp.astype(y, xp.float32), "vy": xp.astype(vy, xp.float32), "loss": "mse"}
-        request.setdefault("loss_function", _functions.bce_with_logits)
+        if "loss_function" not in request:
+            request |= {"loss_function": _functions.bce_with_logits, "per_element": functools.partial(_functions.bce_with_logits, reduction="none")}
     callbacks = [checked(c) for c in ([callbacks] if isinstance(callbacks, Callback) else callbacks)]
     settings = _fit_settings.checked("fit", settings)
     if not isinstance(settings.get("optimizer", ""), str):

@@ -1,0 +1,147 @@
+"""Losses by target, weights with losses of the program, forms of inputs, lists of metrics, and directories of callbacks."""
+import os
+
+import numpy as np
+import pytest
+
+import freight as fr
+from freight import callbacks, nn
+
+RNG = np.random.default_rng(0)
+X, Z = RNG.normal(size=(64, 4)).astype("f4"), RNG.normal(size=(64, 3)).astype("f4")
+CLASSES, VALUES = (X[:, 0] > 0).astype("i8"), X[:, :1] * 2
+
+
+class Net(nn.Module):
+    def __init__(self, names=None):
+        super().__init__()
+        self.a, self.b, self.names = nn.Linear(4, 2), nn.Linear(4, 1), names
+
+    def forward(self, x):
+        outputs = self.a(x), self.b(x)
+        return dict(zip(self.names, outputs)) if self.names else outputs
+
+
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(7, 2)
+
+    def forward(self, p, q):
+        return self.a(fr.concat([p, q], axis=1))
+
+
+def by_hand(a, b):
+    a = a.astype("f8")
+    return float(np.mean(np.log(np.exp(a).sum(axis=1)) - a[np.arange(64), CLASSES]) + np.mean((b - VALUES) ** 2))
+
+
+@pytest.mark.parametrize("form", ["tuple", "list", "dict", "vector", "function", "weights", "pairs"])
+def test_each_target_has_a_loss(form):
+    names = ("c", "v") if form == "dict" else None
+    y = {"c": CLASSES, "v": VALUES} if names else [CLASSES, VALUES] if form == "list" else (CLASSES, VALUES[:, 0] if form == "vector" else VALUES)
+    losses = ("cross_entropy", (lambda o, t: (o - t) ** 2) if form == "function" else "mse")
+    losses = dict(zip(names, losses)) if names else list(losses) if form == "list" else losses
+    settings = {"sample_weight": np.ones(64)} if form == "weights" else {}
+    net = Net(names)
+    data = (X, y) if form != "pairs" else ((X, y),)
+    history = net.fit(*data, loss=losses, validation_data=(X, y), epochs=3, lr=0.1, batch_size=16, verbose=0, **settings).history
+    outputs = net.predict(X)
+    a, b = (np.asarray(o) for o in (outputs.values() if names else outputs))
+    assert history["loss"][-1] < history["loss"][0] and history["val_loss"][-1] == pytest.approx(by_hand(a, b), rel=1e-4)
+    assert net.evaluate(X, y)["loss"] == pytest.approx(by_hand(a, b), rel=1e-4)
+
+
+def test_losses_that_do_not_fit_the_targets_are_named():
+    y = CLASSES, VALUES
+    for losses, text in (("mse", "expected one per target"), (("cross_entropy", "nope"), r"loss\[1\]: expected a function or one of cross_entropy"),
+                         (("mse",), "expected outputs for the losses 0, got 2"), ({"c": "mse", "v": "mse", "w": "mse"}, "expected outputs for the losses c, v, w, got 2")):
+        with pytest.raises(ValueError, match=text):
+            Net().fit(X, y, loss=losses, verbose=0)
+    with pytest.raises(TypeError, match="expected a name or a function for one array y, got 2 losses"):
+        nn.Linear(4, 2).fit(X, CLASSES, loss=("mse", "mse"), verbose=0)
+
+
+@pytest.mark.parametrize("loss, named", [
+    (lambda o, t: nn.functional.cross_entropy(o, t, reduction="none"), "auto"), (nn.CrossEntropyLoss(), "auto"), (nn.MSELoss(), "mse"),
+    (nn.HuberLoss(), "huber"), (nn.BCEWithLogitsLoss(), "bce")], ids=["function", "CrossEntropyLoss", "MSELoss", "HuberLoss", "BCEWithLogitsLoss"])
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_weights_of_a_loss_that_is_a_function_are_those_of_its_name(loss, named, shuffle):
+    width = 3 if named == "auto" else 1
+    y = CLASSES if named == "auto" else VALUES if named != "bce" else CLASSES[:, None].astype("f4")
+    weights = RNG.uniform(0.1, 3, 64)
+    nets, histories = [nn.Linear(4, width) for _ in range(2)], []
+    nets[1].load_state_dict(nets[0].state_dict())
+    for net, given in zip(nets, (loss, named)):
+        histories.append(net.fit(X, y, loss=given, sample_weight=weights, validation_data=(X, y), epochs=2, lr=0.1, seed=1, batch_size=16,
+                                 shuffle=shuffle, verbose=0).history)
+    assert np.allclose(nets[0].weight, nets[1].weight, rtol=1e-5, atol=1e-6)
+    assert np.allclose(histories[0]["val_loss"], histories[1]["val_loss"], rtol=1e-5)
+    if named == "auto":
+        assert histories[0]["val_accuracy"] == histories[1]["val_accuracy"]
+
+
+def test_evaluate_has_the_loss_of_fit_whatever_form_inputs_have():
+    loss = lambda o, t: 10 * fr.mean(fr.abs(o - t))  # noqa: E731
+    target = np.concatenate([VALUES, VALUES], axis=1)
+    forms = [(X, Z), [X, Z], {"p": X, "q": Z}, {"q": Z, "p": X}]
+    for first in forms:
+        net = Two()
+        net.fit(first, target, loss=loss, metric=lambda o, t: fr.mean(o), verbose=0)
+        expected = float(np.mean(np.abs(np.asarray(net.predict(first)) - target))) * 10
+        for form in forms:
+            figures = net.evaluate(form, target)
+            assert figures["loss"] == pytest.approx(expected, rel=1e-4) and "metric" in figures
+            net.predict(form)
+    net = nn.Linear(4, 2)
+    for form in (X, (X,)):
+        net.fit(form, target, loss=loss, verbose=0)
+        assert net.evaluate((X,), target) == net.evaluate(X, target)
+
+
+@pytest.mark.parametrize("metric, names", [
+    (["accuracy"], ["accuracy"]), (("loss", "accuracy", "f1"), ["accuracy", "f1"]), (["f1"], ["accuracy", "f1"])], ids=str)
+def test_a_list_of_metrics_has_one_besides_the_usual(metric, names):
+    net = nn.Linear(4, 2)
+    history = net.fit(X, CLASSES, validation_data=(X, CLASSES), metric=metric, verbose=0).history
+    assert [k for k in history if k.startswith("val_")] == ["val_loss", *(f"val_{n}" for n in names)]
+    assert list(net.evaluate(X, CLASSES, metric=metric)) == ["loss", *names]
+
+
+@pytest.mark.parametrize("metric, error, text", [
+    (["f1", "auc"], ValueError, "expected one figure besides loss and accuracy, got f1, auc"), (["accuracy", "nonsense"], ValueError, "no figure 'nonsense'"),
+    (5, TypeError, "metric: expected a name .* got 5")], ids=str)
+def test_other_metrics_are_refused(metric, error, text):
+    for call in (lambda net: net.fit(X, CLASSES, validation_data=(X, CLASSES), metric=metric, verbose=0), lambda net: net.evaluate(X, CLASSES, metric=metric)):
+        with pytest.raises(error, match=text):
+            call(nn.Linear(4, 2))
+
+
+def test_tensorboard_and_checkpoints_have_directories_of_their_own(tmp_path):
+    both = [callbacks.TensorBoard(tmp_path / "logs"), callbacks.Checkpoint(tmp_path / "run")]
+    for order in (both, both[::-1]):
+        nn.Linear(4, 2).fit(X, CLASSES, validation_data=(X, CLASSES), callbacks=order, verbose=0, overwrite=True)
+        assert os.path.exists(tmp_path / "run" / "model.safetensors")
+        events = [name for name in os.listdir(tmp_path / "logs") if "tfevents" in name and os.path.exists(tmp_path / "logs" / name)]
+        assert events and set(os.listdir(tmp_path / "logs")) >= set(events)
+        assert any((tmp_path / "logs" / name).read_bytes().count(b"loss/val") for name in events)
+    with pytest.raises(ValueError, match="Checkpoint and output_dir name two run directories"):
+        nn.Linear(4, 2).fit(X, CLASSES, callbacks=both, output_dir=tmp_path / "other", verbose=0)
+
+
+def test_a_run_on_batches_that_start_again_is_resumed(tmp_path):
+    batches = [(X[i:i + 16], CLASSES[i:i + 16]) for i in range(0, 64, 16)]
+
+    def trained(epochs, directory, **settings):
+        fr.random.seed(3)
+        net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 2))
+        return net, net.fit(batches, epochs=epochs, output_dir=tmp_path / directory, lr=0.1, verbose=0, **settings).history["loss"]
+
+    whole, losses = trained(4, "whole")
+    trained(2, "part")
+    part, continued = trained(4, "part", resume=True)
+    assert losses == continued
+    for name, value in whole.state_dict().items():
+        assert np.array_equal(value, part.state_dict()[name]), name
+    with pytest.raises(ValueError, match="resume: expected batches that start again.* got an iterator"):
+        nn.Linear(4, 2).fit(iter(batches), steps_per_epoch=2, output_dir=tmp_path / "part", resume=True, verbose=0)
