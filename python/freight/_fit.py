@@ -10,7 +10,7 @@ import weakref
 
 from . import _array_api as xp
 from . import (
-    _core, _devices, _display, _fit_folder, _fit_settings, _functions, _hints, _lazy, _outputs, _several, _several_targets, _termination,
+    _core, _devices, _display, _fit_folder, _fit_settings, _functions, _hints, _lazy, _outputs, _rows, _several, _several_targets, _termination,
     distributed)
 from ._callbacks import Callback, checked, hears_steps, judged_by, known_metric, settings_of
 from ._containers import wrapped
@@ -378,6 +378,8 @@ def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device
     if y is None:
         x, y = _collected(x, "evaluate") if _is_loader(x) else _pair(x, "evaluate: y is missing and x")
     task = model.__dict__.get("_task") or {}
+    if loss is None and task.get("own_loss"):
+        raise ValueError("evaluate: loss: the model was trained with a loss function of its program, which its file does not have: expected it as loss=")
     loss = task.get("loss_function", task.get("loss", "auto")) if loss is None else loss
     metric = _one_metric(task.get("metric") if metric is None else metric, "evaluate")
     x, tokens = _inputs(x, "evaluate: x")
@@ -458,9 +460,13 @@ def _joined(parts, count):
 
 def save(model, path, *, input_shape=None, loss=None):
     """See Module.save."""
-    task = {"loss": "cross_entropy", "classes": [], "mean": [], "std": [], **(model.__dict__.get("_task") or {})}
-    several = _shapes_of_several(model, task, input_shape)
-    if several:
+    whole, layout = _several.layout_of(model) if "_task" not in model.__dict__ else (None, None)
+    task = {"loss": "cross_entropy", "classes": [], "mean": [], "std": [], **((whole or model).__dict__.get("_task") or {})}
+    several = ""
+    if whole is not None and input_shape is None:  # its inputs are rows there
+        model, task["input"], task["dtype"], task["layout"] = whole, (_rows.width(layout),), "float32", layout
+    elif _are_shapes(input_shape):
+        several = "of several inputs only fit and predict know the types: expected a call of one of them and no input_shape"
         task["input"], task["dtype"] = (), "float32"
     elif input_shape is not None:
         task["input"] = tuple(input_shape)
@@ -493,13 +499,8 @@ def save(model, path, *, input_shape=None, loss=None):
     return not fault or text is not None
 
 
-def _shapes_of_several(model, task, input_shape):
-    """Why a file has the weights alone, where the module has several inputs; else ""."""
-    if isinstance(input_shape, dict) or (isinstance(input_shape, (tuple, list)) and any(isinstance(s, (tuple, list, dict)) for s in input_shape)):
-        return "models of several inputs are not stored: expected one shape as input_shape, got several"
-    if input_shape is None and "input" not in task and _several.is_of_several(model):
-        return "models of several inputs are not stored"
-    return ""
+def _are_shapes(input_shape):
+    return isinstance(input_shape, dict) or (isinstance(input_shape, (tuple, list)) and any(isinstance(s, (tuple, list, dict)) for s in input_shape))
 
 
 def _saved(model, path, task, weights_alone):
@@ -509,7 +510,8 @@ def _saved(model, path, task, weights_alone):
     if not weights_alone:
         _lazy.settle(model, xp.zeros((0, *task["input"]), dtype=task["dtype"]))
     text = None if weights_alone else _stored.described(model, {k: v for k, v in task.items() if k != "loss_function" and not callable(v)})
-    request = {"name": _name_of(model), **task, "loss_function": None, "module": text, "weights_alone": weights_alone or None}
+    notes = {"inputs": task.get("layout"), "own_loss": "loss_function" in task or None}
+    request = {"name": _name_of(model), **task, "loss_function": None, "module": text, "notes": _stored.noted(notes), "weights_alone": weights_alone or None}
     with run_of_trainer():
         fault, untrained = _core.save_model(model._node(), os.fspath(path), request)
     if fault.startswith("Traceback"):
@@ -527,7 +529,7 @@ def load(path):
     if module is not None:
         return module
     try:
-        return described(*_core.load_model(path)).eval()
+        return _stored.with_notes(described(*_core.load_model(path)).eval(), path)
     except RuntimeError as error:
         if "not a Freight model" not in str(error):
             raise

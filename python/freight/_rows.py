@@ -31,8 +31,14 @@ def of(values, what, *, pixels, integers=xp.int32):
             if largest > _LARGEST:
                 raise ValueError(f"{here}: expected integers up to {_LARGEST} beside other arrays, got {largest}")
         layout.append((name, part.shape[1:], dtype))
-        parts.append(xp.astype(xp.reshape(part, (count, math.prod(part.shape[1:]))), xp.float32, copy=False))
-    return _core.to_host(xp.concat(parts, axis=1)), tuple(layout)
+        parts.append(part)
+    return _core.to_host(joined(parts)), tuple(layout)
+
+
+def joined(parts):
+    """Rows of such arrays, also within a trace."""
+    parts = [xp.asarray(part) for part in parts]
+    return xp.concat([xp.astype(xp.reshape(part, (part.shape[0], math.prod(part.shape[1:]))), xp.float32, copy=False) for part in parts], axis=1)
 
 
 def width(layout):

@@ -32,6 +32,35 @@ class Joined(Module):
         return self._inside()(**inputs) if named else self._inside()(*inputs.values())
 
 
+class Stored(Module):
+    """A network of several inputs from a file, whose graph takes them as rows."""
+
+    def __init__(self, graph, layout):
+        super().__init__()
+        self.__dict__["_inside"], self.__dict__["_layout"] = graph, layout
+
+    def _parts(self):
+        return [("", self._inside._built())]
+
+    def forward(self, *inputs, **named):
+        names = [name for name, _, _ in self._layout]
+        given = {**dict(zip(names, inputs)), **named}
+        if len(inputs) > len(names) or list(sorted(given)) != sorted(names):
+            raise TypeError(f"forward: expected the inputs {_rows.named(self._layout)}, got {', '.join(given) if named else len(inputs)}")
+        return self._inside(_rows.joined([given[name] for name in names]))
+
+
+def layout_of(model):
+    """(the module as one of a single array, its inputs by the names of forward's parameters) where it was called with several inputs;
+    else (None, None)."""
+    _, whole = _made.get(model, (None, None))
+    if whole is None:
+        return None, None
+    names = model._layout if isinstance(model, Stored) else list(inspect.signature(model.forward).parameters)
+    return whole, tuple((name if isinstance(name, str) else names[name][0] if isinstance(model, Stored) else names[name], shape, dtype)
+                        for name, shape, dtype in whole._layout)
+
+
 def original(model):
     """The module of the program."""
     return model._inside() if isinstance(model, Joined) else model
@@ -41,6 +70,8 @@ def _takes(model):
     """(number of inputs that forward needs, that it takes at most)"""
     if type(model).forward in OF_LIBRARY:
         return 1, 1
+    if isinstance(model, Stored):
+        return len(model._layout), len(model._layout)
     parameters = inspect.signature(model.forward).parameters.values()
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return 1, 1 << 16
@@ -68,8 +99,8 @@ def _only(model, x):
     return value if len(getattr(value, "shape", ())) > 0 else x
 
 
-def _joined(model, x, what):
-    rows, layout = _rows.of(x, what, pixels=True)
+def joined_of(model, layout):
+    """The module of these several inputs as one of a single array."""
     before, whole = _made.get(model, (None, None))
     if before != layout:
         task = whole.__dict__.get("_task") if whole else None  # what fit had, with other names or types of the inputs
@@ -77,7 +108,12 @@ def _joined(model, x, what):
         if task:
             whole.__dict__["_task"] = task
         _made[model] = layout, whole
-    return whole, rows
+    return whole
+
+
+def _joined(model, x, what):
+    rows, layout = _rows.of(x, what, pixels=True)
+    return joined_of(model, layout), rows
 
 
 class _Batches:
@@ -117,11 +153,6 @@ def _of_batches(model, loader, what):
         return rows, y
 
     return whole, _each(loader, rows_of)
-
-
-def is_of_several(model):
-    """Whether fit, evaluate or predict had the module with several inputs."""
-    return model in _made
 
 
 def accepted(function):

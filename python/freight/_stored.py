@@ -6,13 +6,13 @@ import math
 import os
 
 from . import _array_api as xp
-from . import _core, nn
+from . import _core, _several, nn
 from ._containers import wrapped
 from ._from_torch import TimeFirst, Traced, Value
 from ._module import Layer, Module
 from ._parameter import Buffer, Parameter
 
-KEY, FORMAT = "freight.module", "freight-module-1"
+KEY, NOTES, FORMAT = "freight.module", "freight.python", "freight-module-1"
 _OWN = {"Module": Module, "Traced": Traced, "TimeFirst": TimeFirst}
 _PASSING = ("_modules", "_held", "_cached", "_compiled", "_seen", "_task", "_layer", "_inside")  # attributes that are stored otherwise, or not
 
@@ -124,12 +124,30 @@ def described(module, task):
         return None
 
 
-def _text_in(path):
+def noted(notes):
+    """What freight.load needs to know of any model, as a text; None where that is nothing."""
+    found = {k: _encoded(v) for k, v in notes.items() if v is not None}
+    return json.dumps(found) if found else None
+
+
+def with_notes(module, path):
+    """The module from the file as its notes say: of several inputs, and with a loss of its program."""
+    notes = {k: _decoded(v) for k, v in json.loads(_text_in(path, NOTES) or "{}").items()}
+    if "inputs" in notes:
+        task, module = vars(module).pop("_task"), _several.Stored(module, notes["inputs"])
+        vars(_several.joined_of(module, notes["inputs"]))["_task"] = task
+        module.eval()
+    if notes.get("own_loss"):
+        (_several.layout_of(module)[0] or module).__dict__["_task"]["own_loss"] = True
+    return module
+
+
+def _text_in(path, key=KEY):
     """The text of a file; None where it has none, or is no such file: the library says what is wrong with it."""
     try:
         with open(path, "rb") as file:
             size = int.from_bytes(file.read(8), "little")
-            return json.loads(file.read(size))["__metadata__"].get(KEY) if size < os.path.getsize(path) else None
+            return json.loads(file.read(size))["__metadata__"].get(key) if size < os.path.getsize(path) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -151,4 +169,4 @@ def load(path):
     for name in content["frozen"]:
         module.get_parameter(name).requires_grad = False
     vars(module)["_task"] = {k: _decoded(v) for k, v in content["task"].items()}
-    return module.eval()
+    return with_notes(module.eval(), path)

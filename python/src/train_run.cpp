@@ -554,6 +554,7 @@ nb::tuple save(const PyNode& node, const std::string& path, const nb::dict& requ
   std::map<std::string, std::string> metadata;
   if (const auto text = given(request, "module"); text && !layers)
     metadata["freight.module"] = nb::cast<std::string>(*text);
+  if (const auto notes = given(request, "notes")) metadata["freight.python"] = nb::cast<std::string>(*notes);
   if (!fault.empty()) {
     store::save_weights(*node.module, path, metadata);
     return nb::make_tuple(fault, "");

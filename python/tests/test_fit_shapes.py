@@ -238,15 +238,56 @@ class Pair(nn.Module):
 USERS, CONTEXTS, SCORES = np.arange(64) % 10, RNG.normal(size=(64, 3)).astype("f4"), np.ones(64, "f4")
 
 
-def test_a_net_of_several_inputs_saves_its_weights_and_warns(tmp_path):
+def numbers(found):
+    """All numbers in what a command returned."""
+    if isinstance(found, (dict, list)):
+        return [n for part in (found.values() if isinstance(found, dict) else found) for n in numbers(part)]
+    return [found] if isinstance(found, float) else []
+
+
+def test_a_net_of_several_inputs_is_saved_with_them_side_by_side(tmp_path):
     net, x = Pair(), {"user": USERS, "context": CONTEXTS}
     for shapes in (((), (3,)), {"user": (), "context": (3,)}):
-        with pytest.warns(UserWarning, match="weights alone, .* several inputs"):
+        with pytest.warns(UserWarning, match="weights alone, .* fit and predict know the types"):
             assert not net.save(tmp_path / "a.safetensors", input_shape=shapes)
     net.fit(x, SCORES, verbose=0)
-    with pytest.warns(UserWarning, match="weights alone, .* several inputs"):
-        assert not net.save(tmp_path / "a.safetensors")
+    assert net.save(tmp_path / "a.safetensors")
     assert np.array_equal(Pair().load_weights(tmp_path / "a.safetensors").predict(x), net.predict(x))
+    loaded = fr.load(tmp_path / "a.safetensors")
+    assert list(loaded.state_dict()) == list(net.state_dict())
+    for form in (x, dict(reversed(x.items())), (USERS, CONTEXTS), [USERS, CONTEXTS]):
+        assert np.array_equal(loaded.predict(form), net.predict(x)) and loaded.evaluate(form, SCORES) == net.evaluate(x, SCORES)
+    arrays = fr.asarray(USERS), fr.asarray(CONTEXTS)
+    assert np.array_equal(loaded(*arrays), loaded(context=arrays[1], user=arrays[0]))
+    with pytest.raises(TypeError, match=r"forward: expected the inputs user int32\[\], context float32\[3\], got 1"):
+        loaded(arrays[0])
+    rows = np.concatenate([USERS[:, None], CONTEXTS], axis=1).astype("f4")
+    np.save(tmp_path / "row.npy", rows[7])
+    found = fr.predict(str(tmp_path / "a.safetensors"), str(tmp_path / "row.npy"))
+    assert float(np.asarray(net.predict(x))[7, 0]) in [pytest.approx(v, rel=1e-4) for v in numbers(found)]
+    start = copy.deepcopy(net)
+    histories = [n.fit(x, SCORES, epochs=2, verbose=0).history for n in (loaded, start)]
+    assert histories[0]["loss"] == pytest.approx(histories[1]["loss"], rel=1e-6)
+    assert loaded.save(tmp_path / "b.safetensors")
+    assert np.array_equal(fr.load(tmp_path / "b.safetensors").predict(x), loaded.predict(x))
+
+
+def test_a_loaded_model_asks_for_a_loss_that_was_a_function(tmp_path):
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.f = nn.Linear(3, 1)
+
+        def forward(self, x):
+            return self.f(x) * 2
+
+    for net in (nn.Linear(3, 1), Own()):
+        net.fit(CONTEXTS, SCORES, loss=lambda o, t: fr.mean(abs(o[:, 0] - t)), verbose=0)
+        net.save(tmp_path / "a.safetensors")
+        loaded = fr.load(tmp_path / "a.safetensors")
+        with pytest.raises(ValueError, match="evaluate: loss: .* a loss function of its program, which its file does not have: expected it as loss="):
+            loaded.evaluate(CONTEXTS, SCORES)
+        assert loaded.evaluate(CONTEXTS, SCORES, loss=lambda o, t: fr.mean(abs(o[:, 0] - t))) == net.evaluate(CONTEXTS, SCORES)
 
 
 def test_batches_of_several_inputs_train_as_the_arrays_do(tmp_path):
