@@ -1,6 +1,7 @@
 """Operators on arrays that are traced, or on other devices, by the library's ops: x[key], x[key] = value, x @ y."""
 import math
 import operator
+import typing
 
 from . import _array_api as xp
 from . import _parameter, _views
@@ -17,7 +18,7 @@ def item(x, key):
     parts = [part for k in keys for part in _parts(k)]
     y = _item(x, parts)
     if not any(isinstance(k, Array) for k in parts):
-        _views.add_part(x, y, key)
+        _views.add_part(x, y, key, written)
     return y
 
 
@@ -118,11 +119,69 @@ def assign(x, key, value):
     if mask is not None:
         _views.write(x, _masked(x, mask, value))
         return
-    places = xp.reshape(xp.arange(x.size), x.shape)[key]
+    _views.write(x, written(x, key, value))
+
+
+def written(x, key, value):
+    """The array x with a value at x[key]."""
     value = xp.astype(value, x.dtype) if isinstance(value, Array) else xp.asarray(value, dtype=x.dtype)
-    value = xp.reshape(xp.broadcast_to(value, places.shape), (-1,))
-    y = _call("scatter", _call("reshape", x, (-1,)), xp.reshape(places, (-1,)), value, 0)
-    _views.write(x, _call("reshape", y, x.shape))
+    box = _box(x.shape, key)
+    if box is not None:
+        value = xp.broadcast_to(value, tuple(b.stop - b.start for b in box if not b.dropped))
+        value = _call("reshape", value, tuple(b.stop - b.start for b in box))
+        for axis, b in enumerate(box):
+            value = _call("flip", value, axis) if b.reversed else value
+        return _in_box(x, [(axis, b.start, b.stop) for axis, b in enumerate(box) if b.stop - b.start < x.shape[axis]], value)
+    places = xp.reshape(xp.arange(x.size), x.shape)[key]
+    return _views.scattered(x, places, xp.broadcast_to(value, places.shape))
+
+
+class _Extent(typing.NamedTuple):
+    """Of an axis the part from start to before stop, in the opposite order where reversed; dropped by a key that is a number."""
+
+    start: int
+    stop: int
+    reversed: bool
+    dropped: bool
+
+
+def _box(shape, key):
+    """The part of each axis that a key of numbers and slices names, where they are parts without gaps; else None."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if any(isinstance(k, (Array, type(True))) or not (k is Ellipsis or isinstance(k, slice) or hasattr(k, "__index__")) or hasattr(k, "__len__")
+           for k in keys):
+        return None
+    if Ellipsis not in keys:
+        keys.append(Ellipsis)
+    at = keys.index(Ellipsis)
+    if keys.count(Ellipsis) > 1 or len(keys) - 1 > len(shape):
+        return None
+    keys[at:at + 1] = [slice(None)] * (len(shape) - len(keys) + 1)
+    box = []
+    for k, size in zip(keys, shape):
+        if not isinstance(k, slice):
+            n = operator.index(k)
+            if not -size <= n < size:
+                return None
+            box.append(_Extent(n % size, n % size + 1, False, True))
+            continue
+        places = range(size)[k]
+        if len(places) > 1 and abs(places.step) > 1:
+            return None
+        first = min(places, default=0)
+        box.append(_Extent(first, first + len(places), len(places) > 1 and places.step < 0, False))
+    return box
+
+
+def _in_box(x, parts, value):
+    """The array x with a value from start to before stop of axes, (axis, start, stop) of each."""
+    if not parts:
+        return value
+    axis, start, stop = parts[0]
+    inside = _in_box(_call("slice", x, axis, start, stop, 1), parts[1:], value) if len(parts) > 1 else value
+    pieces = [(0, start), None, (stop, x.shape[axis])]
+    joined = [inside if p is None else _call("slice", x, axis, *p, 1) for p in pieces if p is None or p[0] < p[1]]
+    return _call("concat", joined, axis)
 
 
 _UNKNOWN = "x[mask]: the number of elements is unknown in jit and grad: use where"

@@ -85,6 +85,24 @@ def loops(u, xp):
     return u
 
 
+def boxes(u, xp):
+    u[1:3, ::-1] += u[:2]
+    u[::-1, 2:4] *= xp.reshape(xp.arange(8, dtype=xp.float32), (4, 2))
+    u[-3:, -1] = u[:3, 0]
+    u[2, 5:2:-1] -= u[0, :3]
+    u[4:, :] += 1
+    u[..., 3:3] = 5
+    u[1:4:2, ::2] /= 2
+    u[-1] = xp.asarray([5.0], dtype=xp.float32)
+    inner = u[1:][:, 1:][::-1]
+    inner[0] += 10
+    inner[1:, 2:] *= 3
+    cube = xp.reshape(u, (2, 2, 6))
+    cube[:, 1, 1:3] -= cube[:, 0, 3:5]
+    cube[0, ..., 0] = 0
+    return u
+
+
 def whole_arrays(u, xp):
     part = u[2:]
     u += 1
@@ -95,7 +113,7 @@ def whole_arrays(u, xp):
 
 
 CASES = [add_to_column, several_operators, rows_of_arrays, masks_and_index_arrays, masks_of_values, index_arrays_of_values, views_share_elements,
-         views_of_functions, loops, whole_arrays]
+         views_of_functions, loops, boxes, whole_arrays]
 
 
 class _NumPy:
