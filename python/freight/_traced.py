@@ -45,14 +45,14 @@ def _item(x, keys):
             x = _sliced(x, axis, k)
             axis += 1
         elif isinstance(k, Array):
-            indices.append((axis, wrapped(k, x.shape[axis], axis)))
+            indices.append((axis, _views.beside(x, wrapped(k, x.shape[axis], axis))))
             axis += 1
         else:
             n, size = operator.index(k), x.shape[axis]
             if not -size <= n < size:
                 raise IndexError(f"index {n} is out of bounds for axis {axis} with size {size}")
             if has_arrays:  # it broadcasts with the arrays
-                indices.append((axis, xp.asarray(n % size)))
+                indices.append((axis, _views.beside(x, xp.asarray(n % size))))
                 axis += 1
             else:
                 x = _call("select", x, axis, n)
@@ -124,7 +124,7 @@ def assign(x, key, value):
 
 def written(x, key, value):
     """The array x with a value at x[key]."""
-    value = xp.astype(value, x.dtype) if isinstance(value, Array) else xp.asarray(value, dtype=x.dtype)
+    value = _views.beside(x, xp.astype(value, x.dtype) if isinstance(value, Array) else xp.asarray(value, dtype=x.dtype))
     box = _box(x.shape, key)
     if box is not None:
         value = xp.broadcast_to(value, tuple(b.stop - b.start for b in box if not b.dropped))
@@ -206,7 +206,7 @@ def _masked(x, mask, value):
                             f"and arrays of one shape, got {x.shape} and {value._x.shape}")
         value = value._x
     else:
-        value = value if isinstance(value, Array) else xp.asarray(value, dtype=x.dtype)
+        value = _views.beside(x, value if isinstance(value, Array) else xp.asarray(value, dtype=x.dtype))
         if value.ndim > x.ndim - mask.ndim:
             raise TypeError(f"x[mask] = value: the number of elements is unknown in jit and grad: expected a value of {x.ndim - mask.ndim} "
                             f"axes for all of them, got shape {value.shape}; use where")

@@ -59,9 +59,14 @@ def _note(base, view, take, put, key):
     _taken.setdefault(base_number, []).append(reference)
 
 
+def beside(x, y):
+    """An array of the host on the device of x."""
+    return y if not y._on_host or x._on_host or _core.compiling() else y.to_device(x.device)
+
+
 def scattered(x, places, value):
     """The array x with values at places, which count its elements."""
-    y = _call("scatter", _call("reshape", x, (-1,)), xp.reshape(places, (-1,)), _call("reshape", value, (-1,)), 0)
+    y = _call("scatter", _call("reshape", x, (-1,)), beside(x, xp.reshape(places, (-1,))), _call("reshape", value, (-1,)), 0)
     return _call("reshape", y, x.shape)
 
 

@@ -157,6 +157,17 @@ def test_gradients_go_through_writes(case):
     assert np.allclose(f.jit(f.grad(loss))(f.asarray(start)), found, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("case", [add_to_column, several_operators, views_share_elements, views_of_functions, loops, whole_arrays], ids=lambda c: c.__name__)
+def test_writes_to_arrays_on_other_devices_are_those_of_numpy(case):
+    found = case(f.asarray(START).to_device("ref") + 0, f)
+    assert found.device == "ref" and np.allclose(found.numpy(), by_numpy(case, START), rtol=1e-6, atol=1e-6)
+    u, want = f.asarray(START).to_device("ref"), START.copy()
+    for x in (u, want):
+        x[[1, 2], 3:] = np.ones(3, "f4")
+        x[x > 1] = 9
+    assert np.array_equal(u[np.array([2, 1])], want[[2, 1]])
+
+
 def test_writes_leave_the_callers_array_alone():
     u = f.asarray(START)
     f.jit(lambda u: add_to_column(u, f))(u)
