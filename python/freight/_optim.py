@@ -61,7 +61,7 @@ class Optimizer:
     def update(self, grads):
         """Changes the parameters by their gradients, which value_and_grad of a module gives: a dict by the names of the
         parameters, or else all in their order. Frozen parameters have none, and one whose gradient is None is left alone. Of several ranks (freight.distributed) all call it, and the
-        means of their gradients count: each rank computes those of its equal part of the batch."""
+        means of their gradients count, None as zeros: each rank computes those of its equal part of the batch."""
         trained = [p for p in self._parameters if p.requires_grad]
         names = [p.name for p in trained]
         if isinstance(grads, dict) and len(grads) == len(names) and grads.keys() == set(names):

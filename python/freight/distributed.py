@@ -191,7 +191,10 @@ class _Shared:
 
     def gradients(self, parameters, gradients):
         """Their means over the ranks. One that is None counts as zeros: the parameter may have one on other ranks."""
-        gradients = [xp.zeros(p.shape) if g is None else g for p, g in zip(parameters, gradients)]
+        def zeros(p):
+            return xp.zeros(p.shape) if _core.compiling() else _on(p.device, xp.zeros(p.shape))
+
+        gradients = [zeros(p) if g is None else g for p, g in zip(parameters, gradients)]
         means = _means(self.job, [xp.astype(g, xp.float32, copy=False) for g in gradients])
         return means if _core.compiling() else [_on(g.device, mean) for g, mean in zip(gradients, means)]
 

@@ -59,6 +59,39 @@ keep(net, losses=losses)
 """
 
 
+UNUSED = HEAD + """
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(10, 3), nn.Linear(10, 3)
+
+    def forward(self, x, both):
+        return self.a(x) + self.b(x) if both else self.a(x)
+
+
+fr.random.seed(1)
+net = Heads()
+before = net.b.weight.numpy()
+optimizer = optim.SGD(net, lr=0.1)
+
+
+def step(x, y, both):
+    loss, grads = fr.value_and_grad(lambda net: fr.cross_entropy(net(x, both), y))(net)
+    assert (grads["b.weight"] is None) is not both
+    optimizer.update(grads)
+
+
+step = fr.jit(step) if sys.argv[2] == "jit" else step
+x, y = fr.asarray(X[rank::world]), fr.asarray(Y[rank::world])
+for _ in range(3):
+    step(x, y, False)
+assert np.array_equal(net.b.weight, before)
+step(x, y, rank == 0)  # the other rank has no gradient
+assert not np.array_equal(net.b.weight, before)
+keep(net)
+"""
+
+
 def launched(program, folder, *arguments, starter="launch", processes=2):
     """Runs a program as ranks, or alone; what each rank has kept."""
     path = folder / "program.py"
@@ -412,3 +445,10 @@ def test_devices_that_cannot_work_are_refused(settings, text):
 def test_devices_are_refused_in_a_rank(tmp_path):
     done, _ = launched(FIT, tmp_path, "{'devices': 2}")
     assert done.returncode == 1 and "devices: this process is rank" in done.stderr
+
+
+@pytest.mark.parametrize("way", ["jit", "eager"])
+def test_a_parameter_without_gradient_counts_as_zeros_beside_other_ranks(tmp_path, way):
+    done, (first, second) = launched(UNUSED, tmp_path, way)
+    assert done.returncode == 0, done.stderr
+    assert_equal_bits(weights(first), weights(second))
