@@ -16,7 +16,7 @@ PACKAGE = {
     "jacobian": "freight.grad of each output, in a loop", "hessian": "freight.grad of each component of freight.grad, in a loop",
     "bool_": "freight.bool", "int_": "freight.int64", "float_": "freight.float64", "float_power": "freight.pow", "logspace": "10 ** freight.linspace(a, b, n)",
     "average": "freight.mean", "cumsum": "freight.cumulative_sum", "cumprod": "freight.cumulative_prod", "unsqueeze": "freight.expand_dims", "transpose": "freight.permute_dims",
-    "permute": "freight.permute_dims", "bmm": "freight.matmul", "mm": "freight.matmul", "mv": "freight.matmul", "dot": "freight.vecdot", "inner": "freight.vecdot",
+    "permute": "freight.permute_dims", "bmm": "freight.matmul", "mm": "freight.matmul", "mv": "freight.matmul", "dot": "freight.matmul, of vectors vecdot", "inner": "freight.vecdot",
     "norm": "freight.linalg.norm", "stddev": "freight.std", "cast": "freight.astype", "iota": "freight.arange, and freight.broadcast_to",
     "slice": "x[start:stop]", "index_select": "freight.take", "take_along_dim": "freight.take_along_axis", "masked_select": "x[mask]",
     "array_split": "freight.split, with the sizes of the parts", "hsplit": "freight.split", "vsplit": "freight.split", "column_stack": "freight.stack(arrays, axis=1)",

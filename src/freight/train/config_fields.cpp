@@ -129,7 +129,7 @@ std::vector<Field> make_fields() {
       {kAugment, "--label-smoothing", "label_smoothing", &C::label_smoothing, "label smoothing", from_below(0, 1)},
       {kAugment, "--dropout", "dropout", &C::dropout,
        "dropout of a built-in text model (0: the model's own); a spec FILE.json sets its own", from_below(0, 1)},
-      {kAugment, "--model-ema", "model_ema", &C::model_ema, "decay of the moving average of the weights (0: off)",
+      {kAugment, "--model-ema", "model_ema", &C::model_ema, "decay of the averaged weights, at most (1 + t) / (10 + t) (0: off)",
        from_below(0, 1)},
       {kAugment, "--tta", "tta", &C::tta,
        "test-time augmentation: flip averages over the image and its mirror image, shift also over shifts by a pixel",
