@@ -110,8 +110,10 @@ class _Estimator(BaseEstimator):
         arguments = {"dtype": "numeric", "allow_nd": True, "reset": reset}
         if isinstance(y, str):
             return validate_data(self, x, **arguments)
-        x, y = validate_data(self, x, y, y_numeric=self._regression, **arguments)
-        return x, _check_y(y, y_numeric=self._regression, estimator=self)
+        shape = (getattr(y, "shape", None) or numpy.asarray(y).shape) if self._regression and y is not None else ()
+        several = len(shape) == 2 and shape[1] > 1  # values per row
+        x, y = validate_data(self, x, y, y_numeric=self._regression, multi_output=several, **arguments)
+        return x, _check_y(y, multi_output=several, y_numeric=self._regression, estimator=self)
 
     def _fit_network(self, X, y, sample_weight, eval_set):
         x, y = self._arrays(X, y, reset=True)
@@ -123,7 +125,7 @@ class _Estimator(BaseEstimator):
         codes = self._codes(y, weights)
         seed = settings.pop("--seed", 0)
         network = _estimators_module.made(self.model, x.shape[1], self._outputs(), seed)
-        if x.ndim == 2 and x.dtype.kind == "f":
+        if x.ndim == 2 and codes.ndim == 1 and x.dtype.kind == "f":
             x, codes, weights = as_counts(x.astype("float64"), codes.astype("float64"), weights) or (x, codes, weights)
         validation = None
         if eval_set is not None:
@@ -404,6 +406,11 @@ class FreightClassifier(ClassifierMixin, _Estimator):
             return found
         return numpy.column_stack([found[:, k] if k >= 0 else numpy.zeros(len(found), found.dtype) for k in self._order])
 
+    def predict_log_proba(self, X):
+        """float64 (rows, classes): the logarithm of predict_proba, in whose type unequal probabilities would become equal."""
+        with numpy.errstate(divide="ignore"):
+            return numpy.log(self.predict_proba(X).astype("float64"))
+
     def predict(self, X):
         """The most probable class of each row; of two classes the second where it is above the threshold."""
         found = self.predict_proba(X)
@@ -419,10 +426,11 @@ class FreightRegressor(RegressorMixin, _Estimator):
     _regression = True
 
     def _codes(self, y, weights):
+        self.n_outputs_ = 1 if y.ndim == 1 else y.shape[1]
         return y.astype("float64")
 
     def _outputs(self):
-        return 1
+        return self.n_outputs_
 
     def _encoded(self, y, weights, settings):
         return y.astype("float64")
@@ -446,5 +454,6 @@ class FreightRegressor(RegressorMixin, _Estimator):
         return self._coefficients()[1][0]
 
     def predict(self, X):
-        """float32 (rows): the value of each row."""
-        return (self._network_outputs(X) if self._is_network() else self._predictions(X))[:, 0]
+        """float32 (rows): the value of each row; of a network that was fitted to several values per row (rows, values)."""
+        found = self._network_outputs(X) if self._is_network() else self._predictions(X)
+        return found if found.shape[1] > 1 else found[:, 0]

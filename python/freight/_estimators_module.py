@@ -50,6 +50,10 @@ def outputs_of(network, x):
 
 def targets_of(y, outputs, classes):
     """(targets, loss) of codes of classes, or of values, for a network with such outputs."""
+    if classes is None and y.ndim == 2:
+        if outputs != y.shape[1:]:
+            raise ValueError(f"model: expected an output for each of {y.shape[1]} values per sample, got {outputs}")
+        return y.astype("float32"), "mse"
     if classes is None:
         if outputs not in ((), (1,)):
             raise ValueError(f"model: expected one output per sample for regression, got {outputs}")

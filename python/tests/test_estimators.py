@@ -518,3 +518,25 @@ def test_saved_estimators_are_for_the_commands_that_the_documents_name(tmp_path)
     assert freight.export(model, output=str(tmp_path / "model.onnx"))["nodes"] > 0
     with pytest.raises(freight.CommandError, match="is a file, expected the directory of a run"):
         freight.report(model)
+
+
+def test_networks_take_several_values_per_row():
+    random = numpy.random.default_rng(0)
+    x = random.normal(size=(200, 3))
+    y = x @ random.normal(size=(3, 2)) + [1, -2]
+    settings = {**NET, "epochs": 40}
+    fitted = FreightRegressor(Net, **settings).fit(x, y, sample_weight=numpy.linspace(1, 2, 200), eval_set=(x[:50], y[:50]))
+    assert fitted.n_outputs_ == 2 and fitted.predict(x).shape == (200, 2) and fitted.score(x, y) > 0.9
+    assert cross_val_score(FreightRegressor(Net, **settings), pandas.DataFrame(x), pandas.DataFrame(y), cv=2).min() > 0.8
+    one = FreightRegressor(Net, **settings).fit(x, y[:, 0])
+    assert one.n_outputs_ == 1 and one.predict(x).shape == (200,)
+    with pytest.raises(ValueError, match="expected an output for each of 2 values per sample, got \\(1,\\)"):
+        FreightRegressor(Net(3, 1), **settings).fit(x, y)
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        FreightRegressor("gbdt").fit(x, y)
+
+
+def test_logarithms_of_probabilities():
+    x, y = make_blobs(60, centers=3, random_state=1)
+    fitted = FreightClassifier("linear").fit(x, y)
+    assert numpy.allclose(numpy.exp(fitted.predict_log_proba(x)), fitted.predict_proba(x), atol=1e-6)
