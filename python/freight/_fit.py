@@ -476,6 +476,9 @@ def save(model, path, *, input_shape=None, loss=None):
         task["input"], task["dtype"] = model.__dict__["_seen"]
     if loss is not None:
         task["loss"] = loss
+    names = vars(_several.original(model)).get("classes")  # assigned before fit has made a task
+    if not task["classes"] and isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names):
+        task["classes"] = list(names)
     seen = task.get("dtype") or model.__dict__.get("_seen", (None, None))[1]
     task["dtype"] = "int32" if seen == "int64" else seen or "float32"
     try:

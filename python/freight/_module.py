@@ -250,7 +250,8 @@ class Module:
         return self.train(False)
 
     def requires_grad_(self, requires_grad=True):
-        """Whether the parameters below are trained."""
+        """Whether the parameters below are trained. BatchNorm whose parameters are not uses its running statistics and leaves them
+        as they are, unlike PyTorch's in training mode."""
         for p in self._all_parameters():
             p[1].requires_grad = requires_grad
         return self

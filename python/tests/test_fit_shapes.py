@@ -272,6 +272,15 @@ def test_a_net_of_several_inputs_is_saved_with_them_side_by_side(tmp_path):
     assert np.array_equal(fr.load(tmp_path / "b.safetensors").predict(x), loaded.predict(x))
 
 
+def test_names_of_outputs_that_were_given_before_fit_are_stored(tmp_path):
+    for make in (lambda: nn.Linear(4, 3), lambda: Several(lambda a, b: a)):
+        net, names = make(), [f"kind {i}" for i in range(3 if isinstance(make(), nn.Linear) else 4)]
+        net.classes = names
+        net.save(tmp_path / "a.safetensors", input_shape=(4,))
+        assert fr.load(tmp_path / "a.safetensors").classes == names
+        assert net.classes == names
+
+
 def test_a_loaded_model_asks_for_a_loss_that_was_a_function(tmp_path):
     class Own(nn.Module):
         def __init__(self):
