@@ -23,6 +23,7 @@ std::vector<Value> Graph::add(Op op, Attrs attributes, const std::vector<Value>&
   const OpInfo& row = info(op);
   const int count = static_cast<int>(inputs.size());
   std::vector<Type> in, out;
+  in.reserve(inputs.size());
   for (Value v : inputs) {
     FREIGHT_CHECK(v.valid() && v.id < static_cast<int32_t>(values.size()), row.name,
                   ": operand is not a value of this graph");
@@ -42,6 +43,7 @@ std::vector<Value> Graph::add(Op op, Attrs attributes, const std::vector<Value>&
     if (!e.where().empty() || (n.location().empty() && !function)) throw;
     throw Error(e.kind(), e.op() == row.name ? n.called() : e.op(), e.message(), n.location());
   }
+  n.outputs.reserve(out.size());
   for (size_t i = 0; i < out.size(); ++i) {
     n.outputs.push_back(Value{static_cast<int32_t>(values.size())});
     values.push_back({out[i], NodeId{static_cast<int32_t>(nodes.size())}, static_cast<int32_t>(i)});
@@ -155,6 +157,7 @@ Value Rewriter::operator()(Value old) const {
 
 std::vector<Value> Rewriter::operator()(const std::vector<Value>& old) const {
   std::vector<Value> now;
+  now.reserve(old.size());
   for (Value v : old) now.push_back((*this)(v));
   return now;
 }
@@ -164,19 +167,27 @@ void Rewriter::copy(const Node& node) {
     dst.nodes.reserve(src.nodes.size());
     dst.values.reserve(src.values.size());
   }
-  std::vector<Value> in = (*this)(node.inputs), out;
+  std::vector<Value> in = (*this)(node.inputs);
   bool alike = true;
   for (size_t i = 0; i < in.size() && alike; ++i) alike = dst.type(in[i]) == src.type(node.inputs[i]);
-  if (alike) {  // then its results have the types that were inferred before
+  if (!alike) {
+    dst.add(node.op, node.attrs, in, node);
+  } else {  // its results have the types that were inferred before
+    const NodeId id{static_cast<int32_t>(dst.nodes.size())};
+    Node& n = dst.nodes.emplace_back();
+    n.op = node.op;
+    n.attrs = node.attrs;
+    n.inputs = std::move(in);
+    n.scope = node.scope;
+    n.where = node.where;
+    n.function = node.function;
+    n.outputs.reserve(node.outputs.size());
     for (Value v : node.outputs) {
-      out.push_back(Value{static_cast<int32_t>(dst.values.size())});
-      dst.values.push_back(
-          {src.type(v), NodeId{static_cast<int32_t>(dst.nodes.size())}, static_cast<int32_t>(out.size()) - 1});
+      n.outputs.push_back(Value{static_cast<int32_t>(dst.values.size())});
+      dst.values.push_back({src.type(v), id, static_cast<int32_t>(n.outputs.size()) - 1});
     }
-    dst.nodes.push_back({node.op, node.attrs, std::move(in), out, node.scope, node.where, node.function});
-  } else {
-    out = dst.add(node.op, node.attrs, in, node);
   }
+  const std::vector<Value>& out = dst.nodes.back().outputs;
   for (size_t i = 0; i < out.size(); ++i) replace(node.outputs[i], out[i]);
 }
 

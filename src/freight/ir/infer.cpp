@@ -610,8 +610,19 @@ Types fused(const Node& node, const Types& in) {
 
 }  // namespace infer
 
+namespace {
+DTypes element_types_of(Op op) {
+  static const std::vector<DTypes> kTypes = [] {
+    std::vector<DTypes> all;
+    for (int i = 0; i < kOpCount; ++i) all.push_back(element_types(info(static_cast<Op>(i)).infer));
+    return all;
+  }();
+  return kTypes[static_cast<size_t>(op)];
+}
+}  // namespace
+
 std::vector<Type> infer_types(const Node& node, const std::vector<Type>& in) {
-  const DTypes types = element_types(info(node.op).infer);
+  const DTypes types = element_types_of(node.op);
   const auto need = [&](const Type& t, bool holds) {
     if (!holds) fail(ErrorKind::usage, name(node.op), refusal(t, types));
   };

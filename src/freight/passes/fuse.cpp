@@ -310,9 +310,11 @@ class RegionPass {
     seen_ = ByNode<int32_t>(g_);
     sources_ = ByNode<std::vector<Value>>(g_);
     readers_ = ByNode<std::vector<NodeId>>(g_);
+    reach_ = ByNode<NodeId>(g_);
+    inner_ = ByValue<Value>(g_);
+    counted_ = ByValue<int32_t>(g_);
     for (const NodeId i : g_.node_ids()) {
       free_.push_back(is_free(g_, g_.node(i)));
-      reach_.push_back(i);
     }
     // A value that a region repeats lies in no memory, and so cannot be read whole.
     for (const Node& n : g_.nodes) {
@@ -381,16 +383,23 @@ class RegionPass {
     if (rp == rn || frozen(p) != frozen(n)) return;  // what runs once does not join what runs each time
     Region joined;
     if (!compatible(regions_[rp], regions_[rn], joined)) return;
-    if (operands(joined) > kMaxOperands) return;
+    if (operands(joined, rp, rn) > kMaxOperands) return;
     if (path_outside(rp, rn) || path_outside(rn, rp)) return;
     for (const NodeId k : joined.nodes) region_[k] = rp;
     regions_[rp] = std::move(joined);
     regions_[rn].nodes.clear();
     const Region& whole = regions_[rp];
-    // reach_ never falls from one node to the next, so that the first node that reaches as far ends the search.
-    for (NodeId i = whole.nodes.front(); reach_[i] < whole.nodes.back(); ++i.id) {
-      reach_[i] = whole.nodes.back();
+    const auto count = static_cast<int32_t>(g_.nodes.size());
+    for (int32_t i = whole.nodes.front().id + 1; i <= count; i += i & -i) {
+      reach_[{i - 1}] = std::max(reach_[{i - 1}], whole.nodes.back());
     }
+  }
+
+  // `node`, or the last member of the regions that begin at it or before.
+  NodeId reach(NodeId node) const {
+    NodeId last = node;
+    for (int32_t i = node.id + 1; i > 0; i &= i - 1) last = std::max(last, reach_[{i - 1}]);
+    return last;
   }
 
   bool compatible(const Region& a, const Region& b, Region& joined) const {
@@ -417,7 +426,7 @@ class RegionPass {
     for (const NodeId k : r.nodes) {
       const Node& n = g_.node(k);
       for (size_t i = 0; i < n.inputs.size(); ++i) {
-        if (r.has(g_.node_of(n.inputs[i])) && reads_whole(n, static_cast<int>(i))) return true;
+        if (reads_whole(n, static_cast<int>(i)) && r.has(g_.node_of(n.inputs[i]))) return true;
       }
     }
     return false;
@@ -437,31 +446,35 @@ class RegionPass {
   bool path_outside(RegionId from, RegionId to) {
     const int32_t round = ++rounds_;
     const auto seen = [&](NodeId node) { return std::exchange(seen_[node], round) == round; };
-    std::vector<NodeId> stack;
+    std::vector<NodeId>& stack = stack_;
+    stack.clear();
     const NodeId last = horizon(regions_[to].nodes.back());
     const auto leave = [&](NodeId node) {
       for (const NodeId reader : readers_[node]) {
         if (reader <= last) stack.push_back(reader);
       }
     };
-    // First hop: readers outside both regions.
-    for (const NodeId k : regions_[from].nodes) leave(k);
-    std::vector<NodeId> direct;
-    while (!stack.empty()) {  // look through free nodes, which belong to their readers
+    // First hop: readers outside both regions, also behind free nodes, which belong to their readers.
+    std::vector<NodeId>& direct = direct_;
+    direct.clear();
+    const auto leave_region = [&](NodeId node) {
+      for (const NodeId reader : readers_[node]) {
+        if (reader > last || region_[reader] == from || region_[reader] == to) continue;
+        (free_[reader] ? stack : direct).push_back(reader);
+      }
+    };
+    for (const NodeId k : regions_[from].nodes) leave_region(k);
+    while (!stack.empty()) {
       const NodeId k = stack.back();
       stack.pop_back();
-      if (free_[k]) {
-        leave(k);
-      } else if (region_[k] != from && region_[k] != to) {
-        direct.push_back(k);
-      }
+      leave_region(k);
     }
     for (const NodeId k : direct) {
       for (const NodeId member : regions_[to].nodes) {
         if (is_ancestor(k, member)) return true;
       }
     }
-    stack = std::move(direct);
+    stack.swap(direct);
     while (!stack.empty()) {
       const NodeId k = stack.back();
       stack.pop_back();
@@ -483,22 +496,23 @@ class RegionPass {
   // Returns a node behind which no path leads back to `node`. Readers come later in the list than what they read; but a
   // path that enters a region goes on from all of its members, the earlier ones, too.
   NodeId horizon(NodeId node) const {
-    while (reach_[node] > node) node = reach_[node];
+    for (NodeId last = reach(node); last > node; last = reach(node)) node = last;
     return node;
   }
 
-  size_t operands(const Region& r) const {
-    std::vector<int32_t> ids;
+  // The operands of the union r of two regions.
+  size_t operands(const Region& r, RegionId a, RegionId b) {
+    const int32_t round = ++rounds_;
+    size_t count = 0;
     for (const NodeId k : r.nodes) {
       for (Value v : sources_[k]) {
-        if (!r.has(g_.node_of(v))) ids.push_back(v.id);
+        const RegionId from = region_[g_.node_of(v)];
+        if (from != a && from != b && std::exchange(counted_[v], round) != round) ++count;
       }
     }
-    std::sort(ids.begin(), ids.end());
-    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
     // How many results are read outside is not known before the region is complete: four are assumed, or one per node
     // where there are fewer. More are no fault, since kMaxNodes bounds them.
-    return ids.size() + std::min<size_t>(r.nodes.size(), 4);
+    return count + std::min<size_t>(r.nodes.size(), 4);
   }
 
   // Regions that read the same whole tensor run as one pass over it.
@@ -575,17 +589,17 @@ class RegionPass {
 
   void emit_region(Rewriter& r, const Region& region) {
     auto body = std::make_shared<Graph>();
-    ByValue<Value> inner(g_);
-    std::vector<Value> inputs;
+    std::vector<Value> inputs, seen;
     // The body's value for v: made inside, repeated (free nodes), or a new input.
     const auto get = [&](auto&& self, Value v) -> Value {
-      Value& have = inner[v];
+      Value& have = inner_[v];
       if (have.valid()) return have;
+      seen.push_back(v);
       if (free_[g_.node_of(v)]) {
         const Node& d = g_.def(v);
         std::vector<Value> in;
         for (Value x : d.inputs) in.push_back(self(self, x));
-        return inner[v] = body->add(d.op, d.attrs, in)[0];
+        return inner_[v] = body->add(d.op, d.attrs, in)[0];
       }
       FREIGHT_CHECK(!region.has(g_.node_of(v)), "region out of order");
       inputs.push_back(v);
@@ -596,12 +610,14 @@ class RegionPass {
       const Node& n = g_.node(k);
       std::vector<Value> in;
       for (Value v : n.inputs) in.push_back(get(get, v));
-      inner[n.out()] = body->add(n.op, n.attrs, in)[0];
+      seen.push_back(n.out());
+      inner_[n.out()] = body->add(n.op, n.attrs, in)[0];
       if (read_outside(n.out(), region)) {
         results.push_back(n.out());
-        body->outputs.push_back(inner[n.out()]);
+        body->outputs.push_back(inner_[n.out()]);
       }
     }
+    for (Value v : seen) inner_[v] = {};
     const Node& last = g_.node(region.nodes.back());
     const auto out = r.dst.add(Op::fused, FusedAttrs{body}, r(inputs), last);
     for (size_t i = 0; i < out.size(); ++i) r.replace(results[i], out[i]);
@@ -632,11 +648,14 @@ class RegionPass {
   ByValue<bool> frozen_;
   ByNode<bool> free_;                   // is_free, and read whole by none
   ByNode<std::vector<Value>> sources_;  // of nodes that regions are made of
+  std::vector<NodeId> stack_, direct_;  // of that search
+  ByValue<Value> inner_;                // of a region's body while that is made, else invalid
   ByNode<int32_t> seen_;                // the number of the last search for a path that came by
+  ByValue<int32_t> counted_;            // the same of counts of operands
   int32_t rounds_ = 0;
   ById<RegionId, Region> regions_;
   ByNode<RegionId> region_;              // invalid: none
-  ByNode<NodeId> reach_;                 // itself, or the last member of the regions that begin at it or before
+  ByNode<NodeId> reach_;                 // reach() as a tree of maxima (Fenwick 1994), by first members
   ByNode<std::vector<NodeId>> readers_;  // nodes that read any of its results
   ByValue<bool> channels_last_;
   ByNode<size_t> first_word_;  // the first word of its row in the triangle; empty: no triangle

@@ -71,6 +71,7 @@ class LayoutPass {
 
   PlacedGraph run() {
     const Graph& g = r_.src;
+    r_.dst.nodes.reserve(g.nodes.size());
     prefers_row_major_ = ByValue<bool>(g);
     for (Value v : g.results()) prefers_row_major_[v] = true;
     for (const Node& n : g.nodes) {

@@ -39,6 +39,7 @@ class Simplifier {
   }
 
   Graph run() {
+    r_.dst.nodes.reserve(r_.src.nodes.size());
     for (const Node& n : r_.src.nodes) {
       b_.set_location(n);
       const std::vector<Value> in = r_(n.inputs);
