@@ -16,6 +16,7 @@
 #include "freight/base/log.h"
 #include "freight/base/parse_number.h"
 #include "freight/base/strings.h"
+#include "freight/base/threads.h"
 
 namespace freight {
 
@@ -255,7 +256,9 @@ size_t Choices::fastest(const std::string& step, const std::vector<Candidate>& c
 
 bool Choices::worth_another_attempt(const Found& found, const ChoiceRule* rule) const {
   const bool may_measure = !rule || rule->unknown_ == ChoiceRule::Unknown::measured;
-  return may_measure && found.attempts > 0 && found.attempts < kMostAttempts && alone_();
+  if (!may_measure || found.attempts == 0 || found.attempts >= kMostAttempts) return false;
+  const BackgroundPause pause;  // or its thread would pass for another program's
+  return alone_();
 }
 
 size_t Choices::by_rule(const std::string& step, const std::vector<Candidate>& candidates, ChoiceRule* rule) {
@@ -272,6 +275,7 @@ size_t Choices::by_rule(const std::string& step, const std::vector<Candidate>& c
 }
 
 size_t Choices::measured(const std::string& step, const std::vector<Candidate>& candidates) {
+  const BackgroundPause pause;
   std::vector<Runner> runners;
   for (size_t i = 0; i < candidates.size(); ++i) {
     auto run = candidates[i].prepare();

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 #include <optional>
 
 #include "freight/base/cpu_share.h"
@@ -78,6 +80,16 @@ struct OwnMode {
   bool kept = false;
 };
 thread_local OwnMode own_mode;
+
+struct Background {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int pauses = 0, pieces = 0;
+};
+Background& background() {
+  static Background b;
+  return b;
+}
 
 }  // namespace
 
@@ -171,6 +183,39 @@ void parallel_copy(void* to, const void* from, size_t bytes) {
     std::memcpy(static_cast<char*>(to) + start, static_cast<const char*>(from) + start,
                 std::min(kChunk, bytes - start));
   });
+}
+
+BackgroundPause::BackgroundPause() {
+  Background& b = background();
+  std::unique_lock lock(b.mutex);
+  ++b.pauses;
+  b.changed.wait(lock, [&] { return b.pieces == 0; });
+}
+
+BackgroundPause::~BackgroundPause() {
+  Background& b = background();
+  {
+    const std::lock_guard lock(b.mutex);
+    --b.pauses;
+  }
+  b.changed.notify_all();
+}
+
+BackgroundPiece::BackgroundPiece() {
+  Background& b = background();
+  std::unique_lock lock(b.mutex);
+  b.changed.wait(lock, [&] { return b.pauses == 0; });
+  ++b.pieces;
+}
+
+BackgroundPiece::~BackgroundPiece() {
+  Background& b = background();
+  {
+    const std::lock_guard lock(b.mutex);
+    --b.pieces;
+    if (b.pauses == 0) return;
+  }
+  b.changed.notify_all();
 }
 
 }  // namespace freight

@@ -69,4 +69,24 @@ void parallel_for(int64_t chunks, bool worth_it, F&& f) {
 // memcpy, in parallel where it is worth it.
 void parallel_copy(void* to, const void* from, size_t bytes);
 
+// While one lives, no other thread computes a piece of background work: kernels are measured, whose times it would
+// change. Waits for a piece that has begun.
+class BackgroundPause {
+ public:
+  BackgroundPause();
+  ~BackgroundPause();
+  BackgroundPause(const BackgroundPause&) = delete;
+  BackgroundPause& operator=(const BackgroundPause&) = delete;
+};
+
+// Lives while a background thread computes a piece of its work, of less than a millisecond. Waits while there are
+// pauses.
+class BackgroundPiece {
+ public:
+  BackgroundPiece();
+  ~BackgroundPiece();
+  BackgroundPiece(const BackgroundPiece&) = delete;
+  BackgroundPiece& operator=(const BackgroundPiece&) = delete;
+};
+
 }  // namespace freight

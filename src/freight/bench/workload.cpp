@@ -79,7 +79,7 @@ Workload::Workload(models::Model model, const WorkloadOptions& o) : model_(std::
   const Graph& g = step_->graph(x, y);
   inputs_ = {x, y};
   results_ = {Array(g.type(g.outputs[0]).dtype, g.type(g.outputs[0]).shape)};
-  plan_ = step_->plan(x, y);
+  executable_ = &step_->executable(x, y);  // which draws the weights beside the plan
 }
 
 }  // namespace freight::bench

@@ -8,6 +8,7 @@
 
 #include "freight/models/models.h"
 #include "freight/optim/optimizer.h"
+#include "freight/run/executable.h"
 #include "freight/trace/compile.h"
 
 namespace freight::bench {
@@ -39,15 +40,14 @@ std::pair<Array, Array> random_batch(const models::Model& model, int64_t batch);
 
 class Workload {
  public:
-  // Traces and plans. Throws the errors of both.
+  // Traces, plans and allocates weights and memory. Throws the errors of all.
   Workload(models::Model model, const WorkloadOptions& options);
   Workload(const Workload&) = delete;
   Workload& operator=(const Workload&) = delete;
 
   const models::Model& model() const { return model_; }
-  const Plan& plan() const { return *plan_; }
-  // Allocates weights and memory at the first call.
-  Executable& executable() const { return step_->executable(inputs_[0], inputs_[1]); }
+  const Plan& plan() const { return executable_->plan(); }
+  Executable& executable() const { return *executable_; }
   // The arguments of executable().run(): inputs x (N, ...) and targets y. Its result is the loss, or probabilities (N,
   // K).
   const std::vector<Array>& inputs() const { return inputs_; }
@@ -57,7 +57,7 @@ class Workload {
   models::Model model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<Compiled<WorkloadStep>> step_;
-  std::shared_ptr<const Plan> plan_;
+  Executable* executable_;
   std::vector<Array> inputs_, results_;
 };
 

@@ -217,7 +217,7 @@ FittedRun prepare_fitting(train::Config& config, const FitOptions& fit, train::P
     fitted.step_plan = step_plan;
     // Reading data and measuring kernels needed memory that is free again.
     restart_peak();
-    fitted.resident_before = memory_use().resident;
+    fitted.resident_before = memory_use().resident - static_cast<int64_t>(p.drawn_bytes);
     fitted.device = freight::backend(step_plan.options.backend).memory();
     if (fitted.device) fitted.free_before = fitted.device->free_bytes();
     return fitted;

@@ -108,7 +108,15 @@ std::string PlanChange::flags() const {
 }
 
 Memory memory_for(const train::Planned& planned, double limit) {
-  return memory_of(planned.step[0].plan->options().backend, limit);
+  const std::string& name = planned.step[0].plan->options().backend;
+  Memory memory = memory_of(name, limit);
+  const auto drawn = static_cast<double>(planned.drawn_bytes);
+  if (backend(name).memory() || limit > 0) {
+    memory.host += drawn;
+  } else {
+    memory.device += drawn;
+  }
+  return memory;
 }
 
 Memory memory_of(const std::string& name, double limit) {

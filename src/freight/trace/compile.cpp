@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "freight/run/plan.h"
 #include "freight/trace/batch_statistics.h"
+#include "freight/trace/initial_values.h"
 #include "freight/trace/tracer.h"
 
 namespace freight {
@@ -173,6 +175,8 @@ struct CompiledFunction::State {
   }
 
   Executable& executable(Lowered& l, Measure measure) {
+    std::optional<trace::DrawAhead> weights;  // beside the plan
+    if (!l.plan) weights.emplace(l.tape->variables());
     plan(l, measure);
     if (l.executable) return *l.executable;
     trace::need_batch_statistics(l.tape->graph());

@@ -95,6 +95,9 @@ struct VariableImpl {
   // of threads may ask.
   enum class Fill : uint8_t { draw, none };
   const std::shared_ptr<Storage>& materialize(Fill how = Fill::draw);
+  bool made() const { return made_.load(std::memory_order_acquire); }
+  // Takes this block where there are no elements yet, and it is aligned as one that was allocated here; else false.
+  bool adopt(const std::shared_ptr<Storage>& elements);
   // The elements for the host, who may write them while anybody holds the block that this returns.
   std::shared_ptr<Storage> lend();
   bool lent() const;

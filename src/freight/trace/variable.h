@@ -86,6 +86,9 @@ class Variable {
   // Overwrites all elements. Throws Error(usage) where the types differ.
   void set(const Array& value) const;
   void set(double value) const;  // every element
+  // The same as set() for an array that nobody else uses from here on: where the variable has no memory yet, it takes
+  // the array's.
+  void adopt(const Array& value) const;
   // Gives its memory back; at the next need it is made and filled anew. To be said where no compiled step uses it.
   void release() const;
 
@@ -97,6 +100,7 @@ class Variable {
  private:
   // The variable; throws Error(usage) naming `op` where there is none.
   const std::shared_ptr<trace::VariableImpl>& need(const char* op) const;
+  void set(const Array& value, bool adopt) const;
   void tie(const Variable& other);
   std::shared_ptr<trace::VariableImpl> impl_;
   bool of_module_ = false;

@@ -21,6 +21,7 @@
 #include "freight/run/plan.h"
 #include "freight/store/precision.h"
 #include "freight/trace/device.h"
+#include "freight/trace/initial_values.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/diverged.h"
 #include "freight/train/learner.h"
@@ -293,6 +294,16 @@ void share_states(NetRun& p) {
                         " on one at most, of ", human_bytes(static_cast<double>(all))));
 }
 
+// Begins to draw the weights, which the first step will need.
+std::unique_ptr<trace::DrawAhead> draw_ahead(const NetTraining& net) {
+  std::vector<std::shared_ptr<trace::VariableImpl>> variables;
+  for (const nn::NamedVariable& v : net.model.net->state_dict()) variables.push_back(v.variable.impl());
+  for (const nn::NamedVariable& v : net.shares ? std::vector<nn::NamedVariable>() : net.optimizer->states()) {
+    variables.push_back(v.variable.impl());
+  }
+  return std::make_unique<trace::DrawAhead>(variables);
+}
+
 // A set that is smaller than a batch gives one batch, which is not full.
 void need_batch_statistics(const NetRun& p) {
   Type x = p.net->inputs, y = p.net->targets;
@@ -353,6 +364,7 @@ std::unique_ptr<Prepared> prepare_net(const Config& config, PrepareOptions optio
   place_data(p, device_memory);
   // Batches that the device makes differ from the loader's by rounding: a resumed run must keep to what was chosen.
   if (c.deterministic && c.device_data == "auto" && own_memory(c)) c.device_data = p.data ? "yes" : "no";
+  if (!p.start.checkpoint) p.weights = draw_ahead(*p.net);
   p.net->plan_step(p.task->batch_types(), compile, p.data.get(), p.ranks);
   need_batch_statistics(p);
   plan_evaluation(p);
@@ -496,6 +508,7 @@ Planned NetRun::planned() const {
   planned.ranks = ranks ? ranks->world() : 1;
   planned.lengths = task->lengths();
   planned.writes = records();
+  planned.drawn_bytes = weights ? weights->stop() : 0;
   return planned;
 }
 

@@ -46,6 +46,7 @@ struct Planned {
   int64_t ranks = 1;                                  // that share a batch
   data::DocumentLengths lengths = {};                 // Task::lengths
   bool writes = true;                                 // checkpoints, of all states
+  size_t drawn_bytes = 0;                             // of weights that are in memory already
   std::optional<FeatureSamples> features = {};        // where `inputs` are features of such samples
 };
 

@@ -11,6 +11,7 @@
 
 #include "freight/job/ranks.h"
 #include "freight/metrics/scores.h"
+#include "freight/trace/initial_values.h"
 #include "freight/train/device_data.h"
 #include "freight/train/feature_task.h"
 #include "freight/train/net_training.h"
@@ -159,6 +160,7 @@ struct NetRun : Prepared {
   std::unique_ptr<DeviceData> data;  // null: batches come from the feed
   int64_t block = 1;                 // the number of steps enqueued at a time, if the device assembles batches
   std::unique_ptr<NetTraining> net;
+  std::unique_ptr<trace::DrawAhead> weights;  // drawn while the run is planned; null where it begins with others
   models::Model stored;    // what files have in place of the network: its graph, with its variables; often none
   job::Sharding sharding;  // of its batches; 0 shards: they are whole
   std::optional<RankShares> shares;
