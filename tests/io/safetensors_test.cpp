@@ -44,6 +44,38 @@ TEST(SafeTensorsTest, RoundTripsTensorsMetadataAndOrder) {
   EXPECT_EQ(out.find("nothing"), nullptr);
 }
 
+// Each tensor lies where memory that is allocated for it would, so that a variable can take it as it is.
+TEST(SafeTensorsTest, FilesAreReadInPlaceAsTheirBytesAreParsed) {
+  const TemporaryDir dir;
+  save_safetensors(dir / "m.safetensors", example());
+  const std::string others =
+      "{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[3],\"data_offsets\":[5,8]},"
+      "\"b\":{\"dtype\":\"BOOL\",\"shape\":[5],\"data_offsets\":[0,5]}}";
+  write_file_atomic(dir / "others.safetensors", file_of(others, std::string("\1\0\1\1\0\x38\x40\xb8", 8)));
+  Array large(DType::f32, {3, 1 << 20});
+  for (int64_t i = 0; i < large.numel(); ++i) large.data<float>()[i] = static_cast<float>(i % 1000);
+  save_safetensors(dir / "large.safetensors",
+                   {{}, {{"a", Array::of<float>({1}, {1})}, {"large", large}, {"b", Array::of<float>({2}, {1})}}});
+  for (const char* name : {"m.safetensors", "others.safetensors", "large.safetensors"}) {
+    const std::optional<SafeTensors> in_place = load_safetensors_in_place(dir / name);
+    ASSERT_TRUE(in_place) << name;
+    const Bytes bytes = read_file(dir / name);
+    const SafeTensors parsed = parse_safetensors(bytes.view(), name);
+    EXPECT_EQ(in_place->metadata, parsed.metadata);
+    ASSERT_EQ(in_place->tensors.size(), parsed.tensors.size());
+    for (size_t i = 0; i < parsed.tensors.size(); ++i) {
+      const Array &a = in_place->tensors[i].second, &b = parsed.tensors[i].second;
+      EXPECT_EQ(in_place->tensors[i].first, parsed.tensors[i].first);
+      EXPECT_EQ(a.dtype(), b.dtype());
+      ASSERT_EQ(a.shape(), b.shape());
+      EXPECT_EQ(std::memcmp(a.raw(), b.raw(), b.bytes()), 0);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(a.raw()) % 64, 0u);
+    }
+  }
+  write_file_atomic(dir / "text", std::string_view("{\"weight_map\": {}}"));
+  EXPECT_FALSE(load_safetensors_in_place(dir / "text"));
+}
+
 // By the definition of the format, in Python: the library `safetensors` is not in Debian.
 TEST(SafeTensorsTest, PythonReadsIt) {
   const std::string python = python_with("numpy");

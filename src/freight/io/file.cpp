@@ -16,6 +16,7 @@
 #include <filesystem>
 
 #include "freight/base/error.h"
+#include "freight/base/threads.h"
 #include "freight/io/byte_stream.h"
 #include "freight/io/memory_need.h"
 #include "freight/io/stop_internal.h"
@@ -23,6 +24,7 @@
 namespace freight::io {
 
 namespace {
+constexpr int kEnded = -1;                       // in place of an error's number: the file ended
 constexpr ssize_t kBlock = ssize_t{8} << 20;     // of one write
 constexpr size_t kMostStream = size_t{1} << 30;  // of what tells no size: a pipe may have no end
 
@@ -158,6 +160,42 @@ Bytes read_file(const std::string& path) {
 ByteView read_file(const std::string& path, Bytes& buffer, uint64_t& state) {
   const size_t size = read_into(path, buffer, state);
   return {buffer.data(), size};
+}
+
+PartsOfFile::PartsOfFile(std::string path)
+    : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (fd_ < 0) read_failed(path_, errno);
+  struct stat st {};
+  if (::fstat(fd_, &st) == 0 && S_ISREG(st.st_mode)) size_ = static_cast<size_t>(st.st_size);
+}
+
+PartsOfFile::~PartsOfFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void PartsOfFile::read(const std::vector<Part>& parts) const {
+  constexpr size_t kMost = size_t{2} << 20;  // at a time
+  std::vector<Part> pieces;
+  for (const Part& part : parts) {
+    for (size_t at = 0; at < part.bytes; at += kMost) {
+      pieces.push_back({part.from + at, part.to + at, std::min(kMost, part.bytes - at)});
+    }
+  }
+  std::atomic<int> error{0};
+  parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t i) {
+    Part left = pieces[static_cast<size_t>(i)];
+    while (left.bytes > 0 && error == 0) {
+      const ssize_t n = ::pread(fd_, left.to, left.bytes, static_cast<off_t>(left.from));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) {
+        error = n < 0 ? errno : kEnded;
+        return;
+      }
+      left = {left.from + static_cast<size_t>(n), left.to + n, left.bytes - static_cast<size_t>(n)};
+    }
+  });
+  if (error == kEnded) fail(ErrorKind::data, path_, "cannot read: it became shorter while it was read");
+  if (error != 0) read_failed(path_, error);
 }
 
 std::string read_text(const std::string& path) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace freight::io {
 
@@ -35,6 +36,29 @@ Bytes read_file(const std::string& path);
 // The same into memory that is kept from file to file: it grows where it must. `state` becomes a number that changes
 // when the file does (or another takes its place); 0 for what is no regular file.
 ByteView read_file(const std::string& path, Bytes& buffer, uint64_t& state);
+// A regular file that is read in parts, at any of its places; of another kind of file the size is 0. Throws Error(data)
+// that names the path and the system's reason.
+class PartsOfFile {
+ public:
+  explicit PartsOfFile(std::string path);  // opens it
+  ~PartsOfFile();
+  PartsOfFile(const PartsOfFile&) = delete;
+  PartsOfFile& operator=(const PartsOfFile&) = delete;
+  size_t size() const { return size_; }  // in bytes, when it was opened
+  struct Part {
+    size_t from;  // in the file
+    uint8_t* to;
+    size_t bytes;
+  };
+  // Reads all parts, large ones by several threads. A file that has become shorter is an error.
+  void read(const std::vector<Part>& parts) const;
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+  size_t size_ = 0;
+};
+
 // Asked every tenth of a second while a pipe has nothing to give, by any thread that reads; true ends the reading with
 // Error(runtime). Null: never.
 void stop_reading_when(bool (*asked)());

@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 #include <unordered_set>
+#include <utility>
 
 #include "freight/base/error.h"
 #include "freight/io/digest.h"
@@ -140,6 +141,28 @@ uint64_t header_size_of(ByteView prefix, uint64_t file_size, const std::string& 
   return n;
 }
 
+// A tensor as the header describes it, whose bytes are there.
+struct Described {
+  std::string name;
+  ForeignType type;
+  Shape shape;
+  size_t begin = 0, bytes = 0;  // behind the header
+  DType dtype() const { return *dtype_of(type); }
+  bool as_in_memory() const { return keeps_bytes(type, Endian::little); }
+};
+struct Contents {
+  std::map<std::string, std::string> metadata;
+  std::vector<Described> tensors;
+};
+// Reads the header of a file that has so many bytes behind it.
+Contents read_header(ByteView header, uint64_t body_size, const std::string& name);
+
+// Converts and checks elements that are in the file in another form than in memory.
+void convert(const Described& t, ByteView bytes, Array& out, const std::string& name) {
+  const std::string fault = read_elements(t.type, Endian::little, bytes, out);
+  if (!fault.empty()) fail(ErrorKind::checkpoint, name, "tensor '", t.name, "': ", fault);
+}
+
 // `own`: where the bytes may be borrowed from, kept alive by `owner`; null where they must be copied.
 SafeTensors parse(ByteView bytes, const std::string& name, uint8_t* own, const std::shared_ptr<void>& owner);
 }  // namespace
@@ -160,15 +183,63 @@ SafeTensors parse_safetensors(std::span<uint8_t> bytes, const std::string& name,
 }
 
 SafeTensors load_safetensors(const std::string& path) {
+  if (std::optional<SafeTensors> file = load_safetensors_in_place(path)) return *std::move(file);
   const auto bytes = std::make_shared<Bytes>(read_file(path));
   return parse_safetensors({bytes->data(), bytes->size()}, path, bytes);
 }
 
+bool starts_safetensors(ByteView bytes) {
+  if (bytes.size() < 9 || bytes[8] != '{') return false;
+  return little_endian(bytes.first(8)) <= kMaxSafetensorsHeader;
+}
+
+// Each tensor begins where Storage::allocate would let it begin, so that it can become a variable's as it is.
+std::optional<SafeTensors> load_safetensors_in_place(const std::string& path) {
+  constexpr size_t kStart = 9, kAlignment = 64;
+  const PartsOfFile file(path);
+  Bytes start(kStart);
+  if (file.size() < kStart) return std::nullopt;
+  file.read({{0, start.data(), kStart}});
+  if (!starts_safetensors(start)) return std::nullopt;
+  return reading(path, [&] {
+    Bytes text(header_size_of(start, file.size(), path));
+    const size_t body = 8 + text.size();
+    file.read({{8, text.data(), text.size()}});
+    Contents header = read_header(text, file.size() - body, path);
+    size_t all = 0;
+    const auto place = [&](const Described& t) {
+      return std::exchange(all, all + (t.bytes + kAlignment - 1) / kAlignment * kAlignment);
+    };
+    std::vector<size_t> places;
+    for (const Described& t : header.tensors) places.push_back(place(t));
+    need_memory(static_cast<double>(all), path, "its bytes");
+    const std::shared_ptr<Storage> block = Storage::allocate(all);
+    auto* const to = static_cast<uint8_t*>(block->data());
+    std::vector<PartsOfFile::Part> parts;
+    for (size_t i = 0; i < places.size(); ++i) {
+      parts.push_back({body + header.tensors[i].begin, to + places[i], header.tensors[i].bytes});
+    }
+    file.read(parts);
+    SafeTensors out;
+    out.metadata = std::move(header.metadata);
+    for (size_t i = 0; i < places.size(); ++i) {
+      const Described& t = header.tensors[i];
+      Array array;
+      if (t.as_in_memory()) {
+        array = Array(t.dtype(), t.shape, Storage::borrow(to + places[i], t.bytes, block));
+      } else {
+        array = Array(t.dtype(), t.shape);
+        convert(t, {to + places[i], t.bytes}, array, path);
+      }
+      out.tensors.emplace_back(t.name, std::move(array));
+    }
+    return out;
+  });
+}
+
 namespace {
 
-SafeTensors parse(ByteView bytes, const std::string& name, uint8_t* own, const std::shared_ptr<void>& owner) {
-  const uint64_t header_size = header_size_of(bytes, bytes.size(), name);
-  const ByteView header = bytes.subspan(8, header_size), body = bytes.subspan(8 + header_size);
+Contents read_header(ByteView header, uint64_t body_size, const std::string& name) {
   if (header.empty() || header[0] != '{') {
     fail(ErrorKind::checkpoint, name, "not a safetensors file: the header does not start with '{'");
   }
@@ -177,11 +248,9 @@ SafeTensors parse(ByteView bytes, const std::string& name, uint8_t* own, const s
     fail(ErrorKind::checkpoint, name, "bad safetensors header: ", reader.fault);
   }
 
-  SafeTensors out;
+  Contents out;
   out.metadata = std::move(reader.metadata);
   // Types, shapes and ranges first, so that nothing is allocated for a file that lies.
-  std::vector<ForeignType> types;
-  std::vector<Shape> shapes;
   for (const Entry& e : reader.entries) {
     const auto* t =
         std::find_if(std::begin(kTypes), std::end(kTypes), [&](const Named& n) { return e.dtype == n.name; });
@@ -190,17 +259,16 @@ SafeTensors parse(ByteView bytes, const std::string& name, uint8_t* own, const s
     }
     const auto shape = checked_shape(e.shape, 16);
     if (!shape) fail(ErrorKind::checkpoint, name, "tensor '", e.name, "': shape has too many axes or elements");
-    if (e.offsets.size() != 2 || e.offsets[0] > e.offsets[1] || static_cast<uint64_t>(e.offsets[1]) > body.size()) {
+    if (e.offsets.size() != 2 || e.offsets[0] > e.offsets[1] || static_cast<uint64_t>(e.offsets[1]) > body_size) {
       fail(ErrorKind::checkpoint, name, "tensor '", e.name, "': data_offsets out of range, the file contains ",
-           body.size(), " bytes of data");
+           body_size, " bytes of data");
     }
     const int64_t need = shape->numel() * static_cast<int64_t>(t->type.size);
     if (e.offsets[1] - e.offsets[0] != need) {
       fail(ErrorKind::checkpoint, name, "tensor '", e.name, "': shape ", *shape, " of ", e.dtype, " needs ", need,
            " bytes, data_offsets give ", e.offsets[1] - e.offsets[0]);
     }
-    types.push_back(t->type);
-    shapes.push_back(*shape);
+    out.tensors.push_back({e.name, t->type, *shape, static_cast<size_t>(e.offsets[0]), static_cast<size_t>(need)});
   }
   std::vector<size_t> order(reader.entries.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -216,24 +284,29 @@ SafeTensors parse(ByteView bytes, const std::string& name, uint8_t* own, const s
     }
     end = e.offsets[1];
   }
-  if (static_cast<uint64_t>(end) != body.size()) {
-    fail(ErrorKind::checkpoint, name, "bytes after the last tensor: expected ", end, ", got ", body.size());
+  if (static_cast<uint64_t>(end) != body_size) {
+    fail(ErrorKind::checkpoint, name, "bytes after the last tensor: expected ", end, ", got ", body_size);
   }
-  for (size_t i = 0; i < reader.entries.size(); ++i) {
-    const Entry& e = reader.entries[i];
-    const DType dtype = *dtype_of(types[i]);
-    const ByteView src =
-        body.subspan(static_cast<size_t>(e.offsets[0]), static_cast<size_t>(e.offsets[1] - e.offsets[0]));
-    const bool aligned = reinterpret_cast<uintptr_t>(src.data()) % size_of(dtype) == 0;
-    if (own && aligned && keeps_bytes(types[i], Endian::little)) {
+  return out;
+}
+
+SafeTensors parse(ByteView bytes, const std::string& name, uint8_t* own, const std::shared_ptr<void>& owner) {
+  const uint64_t header_size = header_size_of(bytes, bytes.size(), name);
+  const ByteView body = bytes.subspan(8 + header_size);
+  Contents header = read_header(bytes.subspan(8, header_size), body.size(), name);
+  SafeTensors out;
+  out.metadata = std::move(header.metadata);
+  for (const Described& t : header.tensors) {
+    const ByteView src = body.subspan(t.begin, t.bytes);
+    const bool aligned = reinterpret_cast<uintptr_t>(src.data()) % size_of(t.dtype()) == 0;
+    if (own && aligned && t.as_in_memory()) {
       auto storage = Storage::borrow(own + (src.data() - bytes.data()), src.size(), owner);
-      out.tensors.emplace_back(e.name, Array(dtype, shapes[i], std::move(storage)));
+      out.tensors.emplace_back(t.name, Array(t.dtype(), t.shape, std::move(storage)));
       continue;
     }
-    Array a(dtype, shapes[i]);
-    const std::string fault = read_elements(types[i], Endian::little, src, a);
-    if (!fault.empty()) fail(ErrorKind::checkpoint, name, "tensor '", e.name, "': ", fault);
-    out.tensors.emplace_back(e.name, std::move(a));
+    Array a(t.dtype(), t.shape);
+    convert(t, src, a, name);
+    out.tensors.emplace_back(t.name, std::move(a));
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -26,6 +27,11 @@ struct SafeTensors {                                   // The content of a file.
 
 // F8_E4M3 and F8_E5M2, element types that Freight lacks, are read as f16, which has all their values.
 SafeTensors load_safetensors(const std::string& path);
+// The same where the path is a regular file that begins as a safetensors file does; else nothing. The file is read
+// once, by several threads, into one block, in which tensors are aligned as Storage::allocate aligns them.
+std::optional<SafeTensors> load_safetensors_in_place(const std::string& path);
+// True of the first bytes, 9 at least, of a safetensors file; of damaged ones too: their reader says what is wrong.
+bool starts_safetensors(ByteView bytes);
 // With an owner, which keeps `bytes` alive, tensors of an element type that Freight has borrow their bytes from there.
 SafeTensors parse_safetensors(ByteView bytes, const std::string& name);
 SafeTensors parse_safetensors(std::span<uint8_t> bytes, const std::string& name, std::shared_ptr<void> owner);

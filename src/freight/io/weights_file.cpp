@@ -3,25 +3,19 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "freight/base/error.h"
 #include "freight/base/printable.h"
 #include "freight/io/json_internal.h"
 #include "freight/io/json_library.h"
-#include "freight/io/little_endian_internal.h"
 #include "freight/io/memory_need.h"
 #include "freight/io/torch_file.h"
 
 namespace freight::io {
 
 namespace {
-
-// Damaged ones too: their reader says what is wrong.
-bool is_safetensors(ByteView bytes) {
-  if (bytes.size() < 9 || bytes[8] != '{') return false;
-  return little_endian(bytes.first(8)) <= kMaxSafetensorsHeader;
-}
 
 bool is_json_object(ByteView bytes) {
   for (const uint8_t c : bytes) {
@@ -30,11 +24,11 @@ bool is_json_object(ByteView bytes) {
   return false;
 }
 
-// The weights of one file, no index.
+// The weights in the bytes of one file, no index.
 SafeTensors parse_weights(const std::shared_ptr<Bytes>& bytes, const std::string& path) {
   const std::span<uint8_t> span(bytes->data(), bytes->size());
   if (is_gzip(span)) fail(ErrorKind::checkpoint, path, "is compressed by gzip: unpack it first (gunzip)");
-  if (!is_safetensors(span) && is_torch_file(span)) return parse_torch_file(span, path, bytes);
+  if (!starts_safetensors(span) && is_torch_file(span)) return parse_torch_file(span, path, bytes);
   return parse_safetensors(span, path, bytes);
 }
 
@@ -67,8 +61,9 @@ SafeTensors load_shards(const nlohmann::json& index, const std::string& path) {
   SafeTensors all;
   for (const auto& [file, expected] : names) {
     const std::string shard = beside(file);
-    const auto bytes = std::make_shared<Bytes>(read_file(shard));
-    SafeTensors part = parse_weights(bytes, shard);
+    std::optional<SafeTensors> in_place = load_safetensors_in_place(shard);
+    SafeTensors part =
+        in_place ? *std::move(in_place) : parse_weights(std::make_shared<Bytes>(read_file(shard)), shard);
     std::set<std::string> missing = expected;
     for (auto& [name, tensor] : part.tensors) {
       if (missing.erase(name) == 0) {
@@ -89,8 +84,9 @@ SafeTensors load_shards(const nlohmann::json& index, const std::string& path) {
 
 SafeTensors load_weights_file(const std::string& path) {
   return reading(path, [&] {
+    if (std::optional<SafeTensors> file = load_safetensors_in_place(path)) return *std::move(file);
     const auto bytes = std::make_shared<Bytes>(read_file(path));
-    if (is_safetensors(*bytes) || !is_json_object(*bytes)) return parse_weights(bytes, path);
+    if (starts_safetensors(*bytes) || !is_json_object(*bytes)) return parse_weights(bytes, path);
     const std::string_view text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
     return load_shards(parse_json<nlohmann::json>(text, path, ErrorKind::checkpoint), path);
   });

@@ -138,7 +138,13 @@ LoadResult load_values(const std::vector<NamedVariable>& variables, const std::v
   if (!faults.empty()) {
     fail(ErrorKind::checkpoint, options.source, sides.entries, " do not fit the ", sides.holder, faults);
   }
-  for (const auto& [variable, array] : loading.fit) variable.set(array);
+  for (const auto& [variable, array] : loading.fit) {
+    if (options.adopt) {
+      variable.adopt(array);
+    } else {
+      variable.set(array);
+    }
+  }
   return loading.names;
 }
 

@@ -33,6 +33,7 @@ void tie(const std::vector<NamedVariable>& state, const std::vector<std::vector<
 struct LoadOptions {
   bool strict = true;                 // false: names that only one side has are reported in the result
   std::string source = "state_dict";  // what errors call the entries
+  bool adopt = false;                 // variables may take over the entries' memory, which nobody else uses then
 };
 // Names that one side alone has, in its order; both are empty after a strict load.
 struct LoadResult {

@@ -388,7 +388,7 @@ void read_targets(const io::SafeTensors& file, const std::string& path, Bundle& 
   b.model.target_scale = std::move(scale);
 }
 
-void read_net(const io::SafeTensors& file, const std::string& path, const json& preprocessing, Bundle& b) {
+void read_net(const io::SafeTensors& file, const std::string& path, const json& preprocessing, bool adopt, Bundle& b) {
   if (!file.metadata.contains("spec")) {
     damaged(path,
             "it contains the weights of a network without a spec form: the program with its class reads them by "
@@ -412,7 +412,7 @@ void read_net(const io::SafeTensors& file, const std::string& path, const json& 
   } catch (const json::exception& e) {
     damaged(path, cat("metadata is damaged: ", io::json_fault(e)));
   }
-  b.model.net->load_state_dict(arrays(file), path);
+  b.model.net->load_state_dict(arrays(file), nn::LoadOptions{.source = path, .adopt = adopt});
   need_finite(*b.model.net, path);
 }
 
@@ -499,9 +499,7 @@ void read_rows(const io::SafeTensors& file, const std::string& path, Bundle& b) 
   b.samples = read_samples(file, path, b.columns, b.rows->outputs());
 }
 
-}  // namespace
-
-Bundle from_file(const io::SafeTensors& file, const std::string& path) {
+Bundle bundle_in(const io::SafeTensors& file, const std::string& path, bool adopt) {
   if (const std::string& format = entry(file, path, "format"); format != kFormat) {
     damaged(path, cat("unknown format: expected ", kFormat, ", got ", excerpt(format)));
   }
@@ -519,8 +517,16 @@ Bundle from_file(const io::SafeTensors& file, const std::string& path) {
   } catch (const json::exception& e) {
     damaged(path, cat("metadata is damaged: ", io::json_fault(e)));
   }
-  if (net) read_net(file, path, preprocessing, b);
+  if (net) read_net(file, path, preprocessing, adopt, b);
   return b;
+}
+
+}  // namespace
+
+Bundle from_file(const io::SafeTensors& file, const std::string& path) { return bundle_in(file, path, false); }
+Bundle from_file(io::SafeTensors&& file, const std::string& path) {
+  const io::SafeTensors given = std::move(file);
+  return bundle_in(given, path, true);
 }
 
 void need_net(const Bundle& bundle, const std::string& path, const std::string& what) {
@@ -570,7 +576,7 @@ std::optional<Preprocessing> preprocessing_in(const io::SafeTensors& file, const
 }
 
 void load_weights(nn::Module& net, const std::string& path, const data::Tokenizer* tokens) {
-  net.load_state_dict(read_weights(net, path, tokens), path);
+  net.load_state_dict(read_weights(net, path, tokens), nn::LoadOptions{.source = path, .adopt = true});
 }
 
 void load_weights(models::Model& model, const io::SafeTensors& file, const std::string& path) {

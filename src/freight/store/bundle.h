@@ -98,8 +98,10 @@ Bundle load_net(const std::string& path, const std::string& what);
 void need_net(const Bundle& bundle, const std::string& path, const std::string& what);
 // The contents of a file of io/weights_file.h, with its hash verified if it has one.
 io::SafeTensors load_sealed(const std::string& path);
-// The bundle in a file's contents; `path` names it in messages.
+// The bundle in a file's contents; `path` names it in messages. A network takes over the memory of contents that are
+// given away.
 Bundle from_file(const io::SafeTensors& file, const std::string& path);
+Bundle from_file(io::SafeTensors&& file, const std::string& path);
 // Loads weights by name into a model from a file of io/weights_file.h (a bundle, or names of torchvision, timm or
 // Hugging Face). Throws Error(checkpoint) like load_bundle, and if the file contains a tokenizer other than `tokens`,
 // which makes the model's inputs: its token numbers would mean other words.
