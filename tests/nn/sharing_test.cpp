@@ -27,6 +27,15 @@ TEST(Sharing, ALayerThatIsUsedTwiceIsListedAndUpdatedOnce) {
   EXPECT_FLOAT_EQ(number(lin->bias), -0.2F);
 }
 
+TEST(Sharing, VariablesThatAdoptOneTensorUnderTwoNamesDoNotShareIt) {
+  const nn::Linear a(2, 2, {.bias = false}), b(2, 2, {.bias = false});
+  const Array once = Array::of<float>({1, 2, 3, 4}, {2, 2});
+  const std::vector<nn::NamedVariable> both = {{"a", a.weight}, {"b", b.weight}};
+  nn::load_values(both, {{"a", once}, {"b", once}}, {.adopt = true});
+  a.weight.set(0.0);
+  EXPECT_EQ(b.weight.array().to_vector<float>(), (std::vector<float>{1, 2, 3, 4}));
+}
+
 TEST(Sharing, NamesStayThoseOfTheFirstPlace) {
   const auto lin = std::make_shared<nn::Linear>(1, 1);
   nn::Sequential outer;

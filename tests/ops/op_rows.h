@@ -655,7 +655,7 @@ inline Graph graph_of(const OpRow& row, Through through = Through::nothing) {
   if (row.op == Op::attention_grad) {  // it reads the results of its op
     const size_t own = in.size() - (std::get<AttentionAttrs>(row.attrs).second ? 2 : 1);
     const auto end = in.begin() + static_cast<std::ptrdiff_t>(own);
-    const std::vector<Value> results = b.add(Op::attention, row.attrs, {in.begin(), end});
+    const std::vector<Value> results = b.add(Op::attention, row.attrs, std::vector<Value>(in.begin(), end));
     in.insert(end, results.begin(), results.end());
   }
   g.outputs = b.add(row.op, row.attrs, in);

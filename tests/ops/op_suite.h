@@ -154,7 +154,7 @@ inline void pointwise_special_values_agree(const std::vector<std::string>& backe
     Builder b(g);
     std::vector<Value> in;
     for (int i = 0; i < 2; ++i) in.push_back(b.one(Op::input, LeafAttrs{"x", {DType::f32, {n}}}, {}));
-    g.outputs = b.add(op, NoAttrs{}, {in.begin(), in.begin() + row.min_inputs});
+    g.outputs = b.add(op, NoAttrs{}, std::vector<Value>(in.begin(), in.begin() + row.min_inputs));
     const Array expected = interpret(g, inputs)[0];
     const std::vector<double> e = expected.to_vector<double>();
     for (const std::string& backend : backends) {

@@ -184,7 +184,7 @@ LoadReport load_pretrained(models::Model& model, const std::string& path, const 
     fail(ErrorKind::checkpoint, path, "weights do not fit the model ", model.name, ": ", m.report.loaded.size(),
          " of its ", model.net->state_dict().size(), " tensors are in the file", faults, nearest_network(model, given));
   }
-  nn::load_values(m.variables, m.values, {.source = path});
+  nn::load_values(m.variables, m.values, {.source = path, .adopt = true});
   m.report.line = line_of(m.report, path);
   return m.report;
 }

@@ -45,10 +45,10 @@ class PartsOfFile {
   PartsOfFile(const PartsOfFile&) = delete;
   PartsOfFile& operator=(const PartsOfFile&) = delete;
   size_t size() const { return size_; }  // in bytes, when it was opened
-  struct Part {
-    size_t from;  // in the file
-    uint8_t* to;
-    size_t bytes;
+  struct Part {                          // so many bytes from a place in the file
+    size_t from;                         // in the file
+    uint8_t* to;                         // where its bytes go
+    size_t bytes;                        // how many
   };
   // Reads all parts, large ones by several threads. A file that has become shorter is an error.
   void read(const std::vector<Part>& parts) const;

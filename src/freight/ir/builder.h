@@ -29,10 +29,10 @@ class Builder {
     function_ = origin.called();
   }
 
-  std::vector<Value> add(Op op, Attrs attrs, const std::vector<Value>& inputs) {
+  ValueList add(Op op, Attrs attrs, const ValueList& inputs) {
     return graph_.add(op, std::move(attrs), inputs, scope_, where_, function_);
   }
-  Value one(Op op, Attrs attrs, const std::vector<Value>& inputs) { return add(op, std::move(attrs), inputs)[0]; }
+  Value one(Op op, Attrs attrs, const ValueList& inputs) { return add(op, std::move(attrs), inputs)[0]; }
 
   Value constant(double value, const Type& type) { return one(Op::constant, ConstantAttrs{type, value, {}}, {}); }
   Value constant_like(double value, Value v) { return constant(value, type(v)); }

@@ -359,7 +359,7 @@ Values attention_grad(Builder& b, const Node& n, const Values& in) {
   const auto& a = attrs<AttentionAttrs>(n);
   Node forward = n;
   forward.op = Op::attention;
-  forward.inputs.assign(in.begin(), in.begin() + a.inputs());
+  forward.inputs = Values(in.begin(), in.begin() + a.inputs());
   Values d = through_definition(b, forward, {in[static_cast<size_t>(a.inputs() + 2)], a.second ? in.back() : Value{}});
   d.resize(3);
   return d;

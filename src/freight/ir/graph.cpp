@@ -13,12 +13,12 @@ std::string Node::location() const {
 
 const char* Node::called() const { return function ? function : name(op); }
 
-std::vector<Value> Graph::add(Op op, Attrs attributes, const std::vector<Value>& inputs, const Node& origin) {
+ValueList Graph::add(Op op, Attrs attributes, const ValueList& inputs, const Node& origin) {
   return add(op, std::move(attributes), inputs, origin.scope, origin.where, origin.called());
 }
 
-std::vector<Value> Graph::add(Op op, Attrs attributes, const std::vector<Value>& inputs, const std::string& scope,
-                              const std::string& where, const char* function) {
+ValueList Graph::add(Op op, Attrs attributes, const ValueList& inputs, const std::string& scope,
+                     const std::string& where, const char* function) {
   Node n{op, std::move(attributes), inputs, {}, scope, where, function};
   const OpInfo& row = info(op);
   const int count = static_cast<int>(inputs.size());
@@ -155,8 +155,8 @@ Value Rewriter::operator()(Value old) const {
   return v;
 }
 
-std::vector<Value> Rewriter::operator()(const std::vector<Value>& old) const {
-  std::vector<Value> now;
+ValueList Rewriter::operator()(const ValueList& old) const {
+  ValueList now;
   now.reserve(old.size());
   for (Value v : old) now.push_back((*this)(v));
   return now;
@@ -167,7 +167,7 @@ void Rewriter::copy(const Node& node) {
     dst.nodes.reserve(src.nodes.size());
     dst.values.reserve(src.values.size());
   }
-  std::vector<Value> in = (*this)(node.inputs);
+  ValueList in = (*this)(node.inputs);
   bool alike = true;
   for (size_t i = 0; i < in.size() && alike; ++i) alike = dst.type(in[i]) == src.type(node.inputs[i]);
   if (!alike) {
@@ -187,7 +187,7 @@ void Rewriter::copy(const Node& node) {
       dst.values.push_back({src.type(v), id, static_cast<int32_t>(n.outputs.size()) - 1});
     }
   }
-  const std::vector<Value>& out = dst.nodes.back().outputs;
+  const ValueList& out = dst.nodes.back().outputs;
   for (size_t i = 0; i < out.size(); ++i) replace(node.outputs[i], out[i]);
 }
 

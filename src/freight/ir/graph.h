@@ -8,14 +8,15 @@
 
 #include "freight/ir/by_id.h"
 #include "freight/ir/op.h"
+#include "freight/ir/value_list.h"
 
 namespace freight {
 
 struct Node {
   Op op = Op::input;
   Attrs attrs;
-  std::vector<Value> inputs;
-  std::vector<Value> outputs;
+  ValueList inputs;
+  ValueList outputs;
   std::string scope;               // module path, "layer3.0.conv2"
   std::string where;               // the user's source line, "train.cpp:42"
   const char* function = nullptr;  // the function of ops/ that the user called, a literal; null: the op itself
@@ -53,10 +54,10 @@ struct Graph {
   IdRange<NodeId> node_ids() const { return IdRange<NodeId>(nodes.size()); }
   IdRange<Value> value_ids() const { return values.ids(); }
   // Appends a node; checks the number of inputs, infers the result types and returns the results.
-  std::vector<Value> add(Op op, Attrs attrs, const std::vector<Value>& inputs, const std::string& scope = {},
-                         const std::string& where = {}, const char* function = nullptr);
+  ValueList add(Op op, Attrs attrs, const ValueList& inputs, const std::string& scope = {},
+                const std::string& where = {}, const char* function = nullptr);
   // The same for a node that stands for `origin`, or for a part of it: errors about it name what the user called.
-  std::vector<Value> add(Op op, Attrs attrs, const std::vector<Value>& inputs, const Node& origin);
+  ValueList add(Op op, Attrs attrs, const ValueList& inputs, const Node& origin);
   // The leaves of one kind (Op::input, Op::state) in order of appearance.
   std::vector<Value> leaves(Op kind) const;
   // What a run leaves: the outputs, then the next values of updated states.
@@ -104,7 +105,7 @@ class Rewriter {
  public:
   explicit Rewriter(const Graph& source) : src(source), map_(source) {}
   Value operator()(Value old) const;
-  std::vector<Value> operator()(const std::vector<Value>& old) const;
+  ValueList operator()(const ValueList& old) const;
   void replace(Value old, Value now) { map_[old] = now; }
   bool mapped(Value old) const { return map_[old].valid(); }
   // Copies a node of the source, or one that makes some of its results, with mapped inputs.

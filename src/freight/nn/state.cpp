@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -68,6 +69,22 @@ struct Loading {
                listed("wrong shape", misshapen), listed("wrong type", mistyped),
                listed("tied in the model, but with different values", different));
   }
+};
+
+// The memory that variables have taken over: files of PyTorch may have one tensor under several names.
+class TakenMemory {
+ public:
+  // False where some of it is taken.
+  bool take(const Array& array) {
+    const auto* const first = static_cast<const char*>(array.raw());
+    const auto behind = ranges_.lower_bound(first);
+    if (behind != ranges_.end() && behind->first < first + array.bytes()) return false;
+    if (behind != ranges_.begin() && std::prev(behind)->second > first) return false;
+    return ranges_.emplace(first, first + array.bytes()).second;
+  }
+
+ private:
+  std::map<const char*, const char*> ranges_;  // their ends, by where they begin
 };
 
 }  // namespace
@@ -138,8 +155,9 @@ LoadResult load_values(const std::vector<NamedVariable>& variables, const std::v
   if (!faults.empty()) {
     fail(ErrorKind::checkpoint, options.source, sides.entries, " do not fit the ", sides.holder, faults);
   }
+  TakenMemory taken;
   for (const auto& [variable, array] : loading.fit) {
-    if (options.adopt) {
+    if (options.adopt && taken.take(array)) {
       variable.adopt(array);
     } else {
       variable.set(array);

@@ -44,7 +44,7 @@ class EpiloguePass {
       const Node& core = r_.src.node(c.core);
       Attrs a = core.attrs;
       epilogue_of(a) = c.epilogue;
-      std::vector<Value> in = r_(core.inputs);
+      ValueList in = r_(core.inputs);
       if (c.bias.valid()) in.push_back(r_(c.bias));
       if (c.residual.valid()) in.push_back(r_(c.residual));
       Value y = r_.dst.add(core.op, std::move(a), in, core)[0];
@@ -290,8 +290,9 @@ class RegionPass {
   }
 
   // The operands behind free nodes.
-  std::vector<Value> find_sources(const Node& n) const {
-    std::vector<Value> found, stack(n.inputs.rbegin(), n.inputs.rend());
+  ValueList find_sources(const Node& n) const {
+    ValueList found;
+    std::vector<Value> stack(n.inputs.rbegin(), n.inputs.rend());
     while (!stack.empty()) {
       const Value v = stack.back();
       stack.pop_back();
@@ -308,7 +309,7 @@ class RegionPass {
   void collect() {
     region_ = ByNode<RegionId>(g_);
     seen_ = ByNode<int32_t>(g_);
-    sources_ = ByNode<std::vector<Value>>(g_);
+    sources_ = ByNode<ValueList>(g_);
     readers_ = ByNode<std::vector<NodeId>>(g_);
     reach_ = ByNode<NodeId>(g_);
     inner_ = ByValue<Value>(g_);
@@ -597,7 +598,7 @@ class RegionPass {
       seen.push_back(v);
       if (free_[g_.node_of(v)]) {
         const Node& d = g_.def(v);
-        std::vector<Value> in;
+        ValueList in;
         for (Value x : d.inputs) in.push_back(self(self, x));
         return inner_[v] = body->add(d.op, d.attrs, in)[0];
       }
@@ -608,7 +609,7 @@ class RegionPass {
     std::vector<Value> results;
     for (const NodeId k : region.nodes) {
       const Node& n = g_.node(k);
-      std::vector<Value> in;
+      ValueList in;
       for (Value v : n.inputs) in.push_back(get(get, v));
       seen.push_back(n.out());
       inner_[n.out()] = body->add(n.op, n.attrs, in)[0];
@@ -647,7 +648,7 @@ class RegionPass {
   ByValue<bool> is_result_;  // an output, or the next value of a state
   ByValue<bool> frozen_;
   ByNode<bool> free_;                   // is_free, and read whole by none
-  ByNode<std::vector<Value>> sources_;  // of nodes that regions are made of
+  ByNode<ValueList> sources_;           // of nodes that regions are made of
   std::vector<NodeId> stack_, direct_;  // of that search
   ByValue<Value> inner_;                // of a region's body while that is made, else invalid
   ByNode<int32_t> seen_;                // the number of the last search for a path that came by

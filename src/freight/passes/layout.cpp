@@ -89,7 +89,7 @@ class LayoutPass {
   Place& place(Value v) { return places_[v]; }
 
   // Records the places of a node just added.
-  void put(const std::vector<Value>& out, const std::vector<Layout>& layouts, Graph& g) {
+  void put(const ValueList& out, const std::vector<Layout>& layouts, Graph& g) {
     places_.resize(g.values.size());
     copies_.resize(g.values.size());
     for (size_t i = 0; i < out.size(); ++i) place(out[i]) = {layouts[i], out[i], 0};
@@ -128,7 +128,7 @@ class LayoutPass {
     }
   }
 
-  void add(const Node& n, const std::vector<Value>& inputs, const std::vector<Layout>& layouts) {
+  void add(const Node& n, const ValueList& inputs, const std::vector<Layout>& layouts) {
     const auto out = r_.dst.add(n.op, n.attrs, inputs, n);
     for (size_t i = 0; i < out.size(); ++i) r_.replace(n.outputs[i], out[i]);
     put(out, layouts, r_.dst);
@@ -178,7 +178,7 @@ class LayoutPass {
   }
 
   void follow_largest_input(const Node& n) {
-    std::vector<Value> inputs = r_(n.inputs);
+    ValueList inputs = r_(n.inputs);
     for (Value& v : inputs) {
       if (place(v).layout.blocked) v = in_layout(v, Layout::row_major(r_.dst.type(v).shape), n);
     }
@@ -209,7 +209,7 @@ class LayoutPass {
   }
 
   void ask_backend(const Node& n) {
-    std::vector<Value> inputs = r_(n.inputs);
+    ValueList inputs = r_(n.inputs);
     std::vector<Layout> given;
     for (Value v : inputs) given.push_back(place(v).layout);
     FrozenInputs frozen{{}, options_.deterministic, options_.rule};
@@ -247,7 +247,7 @@ class LayoutPass {
   ByValue<bool> frozen_;  // of the old graph
   LayoutOptions options_;
   ByValue<Place> places_;
-  ByValue<std::vector<Value>> copies_;
+  ByValue<ValueList> copies_;
   ByValue<bool> prefers_row_major_;
 };
 

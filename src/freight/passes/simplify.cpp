@@ -42,13 +42,13 @@ class Simplifier {
     r_.dst.nodes.reserve(r_.src.nodes.size());
     for (const Node& n : r_.src.nodes) {
       b_.set_location(n);
-      const std::vector<Value> in = r_(n.inputs);
+      const ValueList in = r_(n.inputs);
       Value now = rewrite(n, in);
       if (now.valid()) {
         r_.replace(n.out(), now);
         continue;
       }
-      const std::vector<Value> out = info(n.op).transpose ? without_transposes(n, in) : add(n.op, n.attrs, in);
+      const ValueList out = info(n.op).transpose ? without_transposes(n, in) : add(n.op, n.attrs, in);
       for (size_t i = 0; i < out.size(); ++i) r_.replace(n.outputs[i], out[i]);
     }
     return r_.finish();
@@ -60,7 +60,7 @@ class Simplifier {
 
   // Adds a node unless an equal one exists. Leaves with a name are never merged, nor sums over ranks, each of which is
   // made in the memory of the state that it becomes.
-  std::vector<Value> add(Op op, const Attrs& a, const std::vector<Value>& in) {
+  ValueList add(Op op, const Attrs& a, const ValueList& in) {
     if (op == Op::input || op == Op::state || op == Op::all_reduce) return b_.add(op, a, in);
     uint64_t key = hash_combine(static_cast<uint64_t>(op), hash(a));
     for (Value v : in) key = hash_combine(key, static_cast<uint64_t>(v.id));
@@ -69,15 +69,15 @@ class Simplifier {
       const Node& n = r_.dst.node(id);
       if (n.op == op && n.inputs == in && equal(n.attrs, a)) return n.outputs;
     }
-    std::vector<Value> made = b_.add(op, a, in);
+    ValueList made = b_.add(op, a, in);
     bucket.push_back(r_.dst.node_of(made[0]));
     return made;
   }
-  Value one(Op op, const Attrs& a, const std::vector<Value>& in) { return add(op, a, in)[0]; }
+  Value one(Op op, const Attrs& a, const ValueList& in) { return add(op, a, in)[0]; }
   Value splat(double value, const Type& t) { return one(Op::constant, ConstantAttrs{t, value, {}}, {}); }
 
   // The replacement of a node's single result, or an invalid Value.
-  Value rewrite(const Node& n, const std::vector<Value>& in) {
+  Value rewrite(const Node& n, const ValueList& in) {
     if (n.outputs.size() != 1 || in.empty()) return {};
     const Type result = r_.src.type(n.out());
     double a = 0, b = 0;
@@ -121,7 +121,7 @@ class Simplifier {
 
   // where(x >= c, c, x) is minimum(x, c), and where(x <= c, c, x) maximum(x, c): both are NaN where x is. The zeros are
   // equal to one another, so that 0 as c would leave the sign open.
-  Value clipped(const std::vector<Value>& in) {
+  Value clipped(const ValueList& in) {
     const Node& test = r_.dst.def(in[0]);
     const bool above = test.op == Op::ge || test.op == Op::gt, below = test.op == Op::le || test.op == Op::lt;
     double bound = 0, c = 0;
@@ -160,7 +160,7 @@ class Simplifier {
     // A few parts of a sum that nobody reads whole are sums of parts, which ride on their readers (the gates of an
     // LSTM). A bias rides on its product already.
     if (n.op != Op::slice || d.op != Op::add || parts_[n.in(0)] > kFewParts) return {};
-    const std::vector<Value> terms = d.inputs;  // a copy: nodes are added below
+    const ValueList terms = d.inputs;  // a copy: nodes are added below
     for (const Value t : terms) {
       if (r_.dst.def(t).op == Op::broadcast || shape(t) != shape(x)) return {};
     }
@@ -229,7 +229,7 @@ class Simplifier {
   }
 
   // A transposed operand becomes a flag.
-  std::vector<Value> without_transposes(const Node& n, std::vector<Value> in) {
+  ValueList without_transposes(const Node& n, ValueList in) {
     Attrs a = n.attrs;
     for (size_t k = 0; k < in.size(); ++k) {
       const Value before = untransposed(in[k]);

@@ -105,12 +105,10 @@ class Drawing {
   bool is_cleared() const { return cleared_; }
   uint64_t key() const { return key_; }
   size_t bytes() const { return type_.bytes(); }
-  // Computes the next piece; false where none is left. By any number of threads, once begin() was called.
+  // Computes the next piece, once begin() was called; false where none is left.
   bool draw_next() {
-    const int64_t piece = next_.fetch_add(1, std::memory_order_relaxed);
-    if (piece >= pieces()) return false;
-    const int64_t first = piece * kPiece;
-    draw(first, std::min(kPiece, type_.numel() - first));
+    if (drawn_pieces_ == pieces()) return false;
+    draw(drawn_pieces_++);
     return true;
   }
   // Allocates what is drawn into.
@@ -125,7 +123,8 @@ class Drawing {
   std::shared_ptr<Storage> finish() {
     begin();
     if (cleared_) return elements_;  // as they were allocated
-    parallel_for(std::max<int64_t>(pieces() - next_, 0), [&](int64_t) { draw_next(); });
+    // Each thread has pieces that lie together: two that first touch one large page would both clear one.
+    parallel_for(pieces() - drawn_pieces_, [&](int64_t i) { draw(drawn_pieces_ + i); });
     if (is_constant()) return elements_;
     auto* const dst = drawn_.data<float>();
     const int64_t n = type_.numel();
@@ -143,7 +142,8 @@ class Drawing {
 
  private:
   int64_t pieces() const { return (type_.numel() + kPiece - 1) / kPiece; }
-  void draw(int64_t first, int64_t count) {
+  void draw(int64_t piece) {
+    const int64_t first = piece * kPiece, count = std::min(kPiece, type_.numel() - first);
     if (is_constant()) return set(first, count);
     float* const dst = drawn_.data<float>() + first;
     const float a = static_cast<float>(init_.a), b = static_cast<float>(init_.b);
@@ -191,8 +191,8 @@ class Drawing {
   uint64_t key_;
   bool cleared_;  // all zeros
   std::shared_ptr<Storage> elements_;
-  Array drawn_;  // the same block, or f32 values that are then converted
-  std::atomic<int64_t> next_{0};
+  Array drawn_;               // the same block, or f32 values that are then converted
+  int64_t drawn_pieces_ = 0;  // from the first on
 };
 
 // The thread, and what it draws.
@@ -291,7 +291,7 @@ void fill(void* elements, const Type& type, double value) {
 }
 
 DrawAhead::DrawAhead(const std::vector<std::shared_ptr<VariableImpl>>& variables) : work_(std::make_unique<Work>()) {
-  if (CpuShare::of(thread_count()) == 1) return;
+  if (CpuShare::of(thread_count()) == 1 || allowed_processors().size() == 1) return;  // or bound (OMP_PROC_BIND)
   const std::lock_guard lock(initial_values_mutex());
   std::vector<Ahead> fresh;
   std::map<std::pair<uint64_t, std::string>, uint32_t> more;  // of each name among those here

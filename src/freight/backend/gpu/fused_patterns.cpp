@@ -50,7 +50,7 @@ Node norm_conv(const Graph& graph, const Node& product, const Norm& norm, const 
   return fused_node(moments ? FusedKind::norm_conv_moments : FusedKind::norm_conv_grad_weight, product,
                     {graph.type(norm.x), graph.type(product.in(1)), narrow(norm.scale), narrow(norm.shift)},
                     {norm.x, product.in(1), norm.scale, norm.shift},
-                    moments ? with(product.outputs, moments->outputs) : product.outputs);
+                    moments ? ValueList(with(product.outputs, moments->outputs)) : product.outputs);
 }
 
 class PatternFinder {
