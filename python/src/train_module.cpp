@@ -71,6 +71,7 @@ class Written : public nn::Module {
   Tensor forward(const Tensor& x) override { return forward_all({x})[0]; }
   std::vector<Tensor> forward_all(const std::vector<Tensor>& inputs) override {
     const nb::gil_scoped_acquire lock;
+    const PartsApart apart;
     nb::list arguments;
     for (const Tensor& t : inputs) arguments.append(t.defined() ? wrap(t) : nb::none());
     const nb::object y = self().attr("forward")(*nb::tuple(arguments));
@@ -83,6 +84,7 @@ class Written : public nn::Module {
   nb::object invoke(const nb::args& arguments, const nb::kwargs& keywords) {
     const Call call(*this, python_line());
     call.done({}, {});  // steps that are being compiled depend on the module
+    const PartsApart apart;
     return self().attr("forward")(*arguments, **keywords);
   }
 

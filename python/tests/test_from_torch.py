@@ -472,3 +472,42 @@ def test_parameters_of_other_types_become_float32_with_a_warning():
     with pytest.warns(UserWarning, match="from_torch: parameters of torch.float64 become float32"):
         layer = fr.from_torch(T.Linear(4, 2).double())
     assert layer.weight.dtype == fr.float32
+
+
+class Classifier(torch.nn.Module):
+    """A recurrent layer behind an embedding that knows padding, and one of other numbers."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(20, 12, padding_idx=0)
+        self.layer = getattr(torch.nn, kind)(12, 8, batch_first=True)
+        self.other = torch.nn.LSTM(12, 4, batch_first=True)
+
+    def forward(self, x):
+        e = self.embedding(x)
+        return self.layer(e)[0][:, -1], self.other(torch.sin(e) + 1)[0]
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_padding_of_an_embedding_ends_no_layer_of_a_forward(kind):
+    torch.manual_seed(0)
+    net, tokens = Classifier(kind), np.random.default_rng(0).integers(1, 20, (5, 7))
+    tokens[:, 4:] = 0
+
+    class Own(fr.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.layer = fr.nn.Embedding(20, 12, padding_idx=0), getattr(fr.nn, kind)(12, 8)
+            self.other = fr.nn.LSTM(12, 4)
+
+        def forward(self, x):
+            e = self.embedding(x)
+            return self.layer(e)[0][:, -1], self.other(fr.sin(e) + 1)[0]
+
+    own = Own()
+    own.load_state_dict(net.state_dict())
+    for ours in (fr.from_torch(net), own):
+        for found, expected in zip(ours(tokens), net(torch.tensor(tokens))):
+            np.testing.assert_allclose(found.numpy(), expected.detach().numpy(), atol=1e-5)
+        for found, expected in zip(ours.predict(tokens), net(torch.tensor(tokens))):
+            np.testing.assert_allclose(found.numpy(), expected.detach().numpy(), atol=1e-5)

@@ -244,6 +244,17 @@ Tensor Module::token_counts(const Tensor& x) {
   return t.rank() == 2 && x.rank() >= 2 && x.dim(0) == t[0] && x.dim(1) == t[1] ? context.token_counts : Tensor();
 }
 
+Module::PartsApart::PartsApart()
+    : depth_(std::exchange(thread_context().module_depth, 0)),
+      tokens_(std::exchange(thread_context().tokens, {})),
+      counts_(std::exchange(thread_context().token_counts, {})) {}
+Module::PartsApart::~PartsApart() {
+  trace::ThreadContext& context = thread_context();
+  context.module_depth = depth_;
+  context.tokens = std::move(tokens_);
+  context.token_counts = std::move(counts_);
+}
+
 void Module::set_training(bool on) {
   need_whole(on ? "train" : "eval");
   *training_ = on;
