@@ -4,9 +4,10 @@ import inspect
 import warnings
 
 from . import _array_api as xp
+from . import _torch_vision  # noqa: F401 (its functions are in FUNCTIONS)
 from . import nn
 from ._module import AttentionLayer, Layer, Module, RecurrentLayer
-from ._torch_functions import FIXED, FUNCTIONS, OPERATORS
+from ._torch_functions import FIXED, FUNCTIONS, INSTEAD, OPERATORS, Packed, Spread, known_as
 from ._transformer import ACTIVATIONS
 from .nn._written_layers import WrittenLayer
 
@@ -15,16 +16,30 @@ _FIXED = {"padding_mode": "zeros", "return_indices": False, "recompute_scale_fac
           "scale_grad_by_freq": False, "sparse": False, "bias_k": None, "bias_v": None, "add_zero_attn": False, "include_last_offset": False}
 
 # Functions and methods whose results may share the memory of their first argument.
-_VIEWS = ("view", "reshape", "flatten", "transpose", "permute", "unsqueeze", "squeeze", "select", "narrow", "expand", "getitem", "t")
+_VIEWS = ("view", "reshape", "flatten", "transpose", "permute", "unsqueeze", "squeeze", "select", "narrow", "expand", "getitem", "t", "chunk",
+          "split", "unbind", "view_as", "expand_as", "unflatten", "swapaxes", "movedim", "detach", "contiguous")
 
 
-def from_torch(module):
+def from_torch(module, *, inputs=None):
     """The torch module with its weights, modes and frozen parameters, and the names of its state_dict. A class with a forward of
-    its own is traced by torch.fx, in training and in evaluation: its parameters without a default are the inputs, the others
-    keep their defaults. Branches on the values of tensors are refused, and `x += y` counts as x = x + y."""
+    its own is traced by torch.fx, in training and in evaluation. inputs: the names of forward's parameters that a call gives, by
+    default those without a default; the others keep theirs. Sizes of inputs stay variable. Branches on values and on sizes of
+    tensors are refused with the line that has them, but for checks (`assert`, an `if` that raises), which are left out; `x += y`
+    counts as x = x + y. torch.compile and DataParallel around the module are taken off, and weights that weight_norm or another
+    parametrization computes become plain ones."""
     if isinstance(module, type) or not hasattr(module, "named_parameters"):
         raise TypeError(f"from_torch: expected a torch.nn.Module, got {type(module).__name__}")
-    converted = _Conversion(module).root
+    from . import _torch_tracer
+
+    if type(module).__module__.startswith("torch.jit"):
+        raise TypeError("from_torch: expected the module itself, got one that torch.jit has compiled: it has no forward in Python")
+    module, folded = _torch_tracer.unwrapped(module)
+    if folded:
+        warnings.warn(f"from_torch: {', '.join(folded)}: computed by a parametrization, from here on a weight that is trained itself", stacklevel=2)
+    hooked = _torch_tracer.hooked(module)
+    if hooked:
+        warnings.warn(f"from_torch: {', '.join(hooked)}: hooks may be left out, with what they change", stacklevel=2)
+    converted = _Conversion(module, inputs).root
     others = sorted({str(p.dtype) for p in module.parameters() if p.is_floating_point()} - {"torch.float32"})
     if others:
         warnings.warn(f"from_torch: parameters of {', '.join(others)} become float32, in which networks are trained", stacklevel=2)
@@ -81,13 +96,15 @@ class Traced(Module):
     def forward(self, *arguments):
         inputs, steps, result = self.programs[self.training]
         if len(arguments) != len(inputs):
-            raise TypeError(f"{self.kind}: expected {len(inputs)} inputs ({', '.join(inputs)}), got {len(arguments)}")
+            raise TypeError(f"{self.kind}: expected {len(inputs)} inputs ({', '.join(inputs)}), got {len(arguments)}: from_torch(module, "
+                            "inputs=[...]) names others")
         values = dict(zip(inputs, arguments))
         for kind, name, target, given, keywords, place in steps:
             given, keywords = _with(values, given), _with(values, keywords)
             try:
                 if kind == "module":
-                    values[name] = self.get_submodule(target)(*given, **keywords)
+                    layer = self.get_submodule(target)
+                    values[name] = packed_call(layer, *given) if given and isinstance(given[0], Packed) else layer(*given, **keywords)
                 elif kind == "state":
                     values[name] = self._state(target)
                 elif kind == "operator":
@@ -108,6 +125,12 @@ class Traced(Module):
         return self.kind
 
 
+def packed_call(layer, packed, state=None):
+    """What a recurrent layer gives for samples of several lengths."""
+    y, states = (layer._inside if isinstance(layer, TimeFirst) else layer)(packed.data, state, lengths=packed.lengths)
+    return Packed(y, packed.lengths), states
+
+
 class Value(str):
     """The name of a value in a program."""
 
@@ -119,15 +142,25 @@ def _with(values, x):
     if isinstance(x, slice):
         return slice(*(_with(values, part) for part in (x.start, x.stop, x.step)))
     if isinstance(x, (list, tuple)):
-        return type(x)(_with(values, part) for part in x)
+        parts = [_with(values, part) for part in x]
+        if any(isinstance(part, Spread) for part in parts):
+            parts = [p for part in parts for p in (part if isinstance(part, Spread) else (part,))]
+        return type(x)(parts)
     return {k: _with(values, part) for k, part in x.items()} if isinstance(x, dict) else x
+
+
+def _viewed(node):
+    """The value whose memory a view shares."""
+    while getattr(node.target, "__name__", node.target) in _VIEWS and node.args and hasattr(node.args[0], "target"):
+        node = node.args[0]
+    return node
 
 
 class _Conversion:
     """The conversion of one module; `root` is the result. Parts that occur twice are converted once."""
 
-    def __init__(self, module):
-        self.done, self.constants = {}, {}
+    def __init__(self, module, inputs=None):
+        self.done, self.constants, self.inputs = {}, {}, inputs
         found = self.layer(module, "")
         self.root = self.traced(module) if found is None else found  # an empty container is false
         variables = {name: variable for name, variable, _ in self.root._node().state()}
@@ -251,40 +284,54 @@ class _Conversion:
             into.add_module(name, part)
 
     def program(self, module):
-        import torch  # type: ignore[import-not-found]
+        """(inputs, steps, result) of forward in the module's mode. Where it cannot be traced with buffers as values that a call
+        knows, they are taken as constants."""
+        from . import _torch_tracer
 
-        done, place, where = self.done, self.place, []
+        first, constants = None, dict(self.constants)
+        for records in (True, False):
+            tracer = _torch_tracer.Tracer(self.done, self.inputs, records, self.place(module, ""))
+            try:
+                with _torch_tracer.kept(module, self.place(module, "")):
+                    return self.steps(self.graph(tracer, module), module)
+            except (TypeError, ValueError) as error:
+                first = first or error
+                self.constants = dict(constants)
+        raise first
 
-        class Tracer(torch.fx.Tracer):
-            record_stack_traces = True
-
-            def is_leaf_module(self, m, path):
-                return id(m) in done
-
-            def create_args_for_root(self, function, is_module, concrete_args=None):
-                inputs = []
-                for p in list(inspect.signature(function).parameters.values())[1:]:
-                    if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-                        raise TypeError(f"{place(self.root, '')}: expected named parameters of forward, got {p}")
-                    if p.default is p.empty:
-                        inputs.append(self.create_proxy("placeholder", p.name, (), {}))
-                return function, [self.root, *inputs]
-
-            def call_module(self, m, forward, args, kwargs):
-                try:
-                    return super().call_module(m, forward, args, kwargs)
-                except Exception:
-                    where.append((m, self.path_of_module(m)))
-                    raise
+    def graph(self, tracer, module):
+        from . import _torch_tracer
 
         try:
-            graph = Tracer().trace(module)
+            return tracer.traced(module)
         except Exception as error:
-            part, path = where[0] if where else (module, "")
-            what = " is no layer of freight.nn" if type(part).__module__.startswith("torch.nn.") else ""
-            raise TypeError(f"{place(part, path)}{what}: torch.fx cannot trace its forward: {error}") from error
+            if str(error).startswith("from_torch: "):
+                raise
+            part, path = tracer.failed or (module, "")
+            line = _torch_tracer.line_of(error)
+            if type(part).__module__.startswith("torch.nn.") and not isinstance(part, self.containers()):
+                raise TypeError(f"{self.place(part, path)} is no layer of freight.nn: torch.fx cannot trace its forward: {error}: write the "
+                                "network with freight.nn, and load the state_dict()") from error
+            reason, instead = _torch_tracer.reason_of(error)
+            raise TypeError(f"{self.place(part, path)}: torch.fx cannot trace its forward: {line + ' ' if line else ''}{reason}: "
+                            f"expected {instead + '; or ' if instead else ''}the network written with freight.nn, which loads the state_dict()") from error
+
+    @staticmethod
+    def containers():
+        import torch  # type: ignore[import-not-found]
+
+        return torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict
+
+    def steps(self, graph, module):
+        import torch  # type: ignore[import-not-found]
+
+        from . import _torch_tracer
+
         inputs, steps, result, renamed = [], [], None, {}
         for node in graph.nodes:
+            if node.op in ("call_function", "call_method"):  # new tensors lie where the network's values are
+                node.kwargs = {k: v for k, v in node.kwargs.items() if k not in ("device", "pin_memory", "layout")}
+        for node in _torch_tracer.needed(graph, lambda node: self.changes(node, module)):
             arguments = self.plain(node.args, renamed), self.plain(node.kwargs, renamed)
             if node.op == "placeholder":
                 inputs.append(node.name)
@@ -294,8 +341,11 @@ class _Conversion:
                 continue
             else:
                 if self.changes(node, module):  # from here on the input's name means what the operation has made of it
-                    renamed[self.changed(node, renamed)] = node.name
-                steps.append((*self.step(node, module, *arguments), self.where(node, module)))
+                    renamed[self.changed(node, module, renamed)] = node.name
+                place = self.where(node, module)
+                steps.append((*self.step(node, module, *arguments), place))
+                if node.meta.get("no_grad") and node.op != "call_module":
+                    steps.append(("function", node.name, "no_gradient", (Value(node.name),), {}, place))
         return inputs, steps, result
 
     def plain(self, x, renamed):
@@ -315,37 +365,48 @@ class _Conversion:
             return {k: self.plain(part, renamed) for k, part in x.items()}
         if isinstance(x, torch.dtype):
             return getattr(xp, str(x).removeprefix("torch."))
-        return None if isinstance(x, torch.memory_format) else x
+        return None if isinstance(x, (torch.memory_format, torch.device, torch.layout)) else x
 
     @staticmethod
     def changes(node, module):
         """Whether the operation writes to its first input."""
         if node.op == "call_module":
             return getattr(module.get_submodule(node.target), "inplace", False)
+        if node.op not in ("call_function", "call_method"):
+            return False
         name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-        return node.kwargs.get("inplace", False) or name[-1:] == "_" and name[-2:] != "__" and name not in OPERATORS
+        return name == "setitem" or node.kwargs.get("inplace", False) or name[-1:] == "_" and name[-2:] != "__" and name not in OPERATORS
 
-    def changed(self, node, renamed):
+    def changed(self, node, module, renamed):
         """The name of the input that is changed. Another array may share its memory: that is refused if it is read again."""
-        first = base = node.args[0] if node.args else node.kwargs["input"]
-        while getattr(base.target, "__name__", base.target) in _VIEWS and base.args:
-            base = base.args[0]
-        following, later = node.next, False
+        first = node.args[0] if node.args else node.kwargs["input"]
+        base, shared, following = _viewed(first), [], node.next
+        for other in node.graph.nodes:  # those before the change that are views of the same memory
+            if other is node:
+                break
+            if other is not first and (other is base or _viewed(other) is base):
+                shared.append(other)
         while following.op != "root":
-            later = later or (base is not first and base in following.all_input_nodes)
+            read = [other for other in following.all_input_nodes if other in shared]
+            if read and not (getattr(following.target, "__name__", "") == "getattr" and following.args[1] in ("shape", "dtype", "device")
+                             or following.target in ("size", "dim", "numel")):
+                raise TypeError(f"from_torch: {self.where(node, module, True)}: {node.name} changes " + (
+                    f"a view of {base.name}" if read[0] is base else f"{first.name}, of which {read[0].name} is a view") +
+                    ", which is read again: expected no change in place")
             following = following.next
-        if later:
-            raise TypeError(f"from_torch: {node.name} changes a view of {base.name}, which is read again: expected no change in place")
+        if base.op == "get_attr":
+            raise TypeError(f"from_torch: {self.where(node, module, True)}: forward changes {base.target}, which stays as it is in the network: "
+                            "expected a result of forward")
         return self.plain(first, renamed)
 
-    def where(self, node, module):
+    def where(self, node, module, with_text=False):
+        from . import _torch_tracer
+
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         path, kind = stack[-1] if stack else ("", type(module))
         text = f"{path or type(module).__name__} ({getattr(kind, '__name__', kind)})"
-        lines = [line.strip() for line in (node.stack_trace or "").splitlines() if line.strip().startswith("File ") and "/torch/" not in line]
-        if lines:
-            file, line = lines[-1].split('"')[1], lines[-1].split("line ")[1].split(",")[0]
-            text += f", {file.rsplit('/', 1)[-1]}:{line}"
+        if node.meta.get("line"):
+            text += ", " + _torch_tracer.shown(*node.meta["line"], with_text)
         return text
 
     def step(self, node, module, arguments, keywords):
@@ -361,20 +422,21 @@ class _Conversion:
             return "python", node.name, target, arguments, keywords
         if source == "_operator" and name in OPERATORS:
             return "operator", node.name, name, arguments, keywords
-        known = FUNCTIONS.get(name) and name or (FUNCTIONS.get(name[:-1]) and name[-1:] == "_" and name[:-1])
-        if not known or not (isinstance(target, str) or source.split(".")[0] in ("torch", "torchvision", "builtins")):
+        known = known_as(name, isinstance(target, str), source)
+        if not known or not (isinstance(target, str) or source.split(".")[0] in ("torch", "torchvision", "builtins", "_operator", "freight")):
             self.refuse(node, module, f"{source}.{name}" if source else f"Tensor.{name}")
         self.check(node, module, known, arguments, keywords)
         return "function", node.name, known, arguments, keywords
 
     def check(self, node, module, name, arguments, keywords):
-        for needless in ("memory_format", "out", "device", "layout", "requires_grad", "non_blocking"):
-            if keywords.get(needless, 0) is None:
+        for needless in ("memory_format", "out", "requires_grad", "non_blocking", "generator"):
+            if keywords.get(needless, "") is None or keywords.get(needless, "") is False:
                 del keywords[needless]
         try:
             given = inspect.signature(FUNCTIONS[name]).bind(*arguments, **keywords).arguments
         except TypeError as error:
-            raise TypeError(f"from_torch: {self.where(node, module)}: {name}: {error}") from error
+            instead = f": expected {INSTEAD[name]}" if name in INSTEAD else ""
+            raise TypeError(f"from_torch: {self.where(node, module, bool(instead))}: {name}: {error}{instead}") from error
         for key, needed in FIXED.get(name, {}).items():
             if given.get(key, needed) != needed:
                 raise ValueError(f"from_torch: {self.where(node, module)}: {name}: expected {key}={needed!r}, got {given[key]!r}")
@@ -382,17 +444,22 @@ class _Conversion:
     def refuse(self, node, module, function):
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         path, kind = stack[-1] if stack else ("", type(module))
+        instead = INSTEAD.get(function.rsplit(".", 1)[-1], "")
         if getattr(kind, "__module__", "").startswith("torch.nn."):
             raise TypeError(f"from_torch: {path or 'the module'} ({kind.__name__}) is no layer of freight.nn, and {function} no function "
                             "of Freight: write the network with freight.nn, and load the state_dict()")
-        raise TypeError(f"from_torch: {self.where(node, module)}: {function} is no function of Freight: write the network with "
-                        "freight.nn, and load the state_dict()")
+        raise TypeError(f"from_torch: {self.where(node, module, True)}: {function} is no function of Freight: "
+                        f"{instead and f'use {instead}, or '}write the network with freight.nn, and load the state_dict()")
 
     def state_of(self, module, path):
         """The path of a parameter or a buffer; other tensors become constants."""
         value = module
         for part in path.split("."):
             value = getattr(value, part)
-        if path not in module.state_dict() or not value.is_floating_point():
-            self.constants[path] = xp.asarray(value.detach().cpu().numpy(), copy=True)
+        if path in module.state_dict() and value.is_floating_point():
+            return path
+        if path.startswith("_tensor_constant"):  # torch.fx numbers those of each mode from 0
+            path = f"constant{len(self.constants)}"
+        value = xp.asarray(value.detach().cpu().numpy(), copy=True)
+        self.constants[path] = xp.astype(value, xp.float32) if value.dtype == xp.float64 else value
         return path
