@@ -1,5 +1,6 @@
 """freight.from_torch: whole networks as PyTorch's tutorials and well-known repositories write them."""
 import math
+import re
 
 import numpy as np
 import pytest
@@ -565,3 +566,103 @@ def test_parameters_with_a_default_may_be_inputs():
                         (["src_mask"], "inputs: src has no default: expected it among the inputs")):
         with pytest.raises(TypeError, match=text):
             fr.from_torch(theirs, inputs=names)
+
+
+# What cannot be converted, line by line.
+
+def by_value(self, x):
+    if x.sum() > 0:
+        return x
+    return -x
+
+
+def by_size(self, x):
+    return x[:, :4] if x.size(1) > 4 else x
+
+
+def steps(self, x):
+    for t in range(x.size(1)):
+        x = x + x[:, t:t + 1]
+    return x
+
+
+def comprehension(self, x):
+    return torch.stack([row * 2 for row in x])
+
+
+def number(self, x):
+    return x[:, :int(x.size(1) / 2)]
+
+
+def item(self, x):
+    return x * x.max().item()
+
+
+def with_numpy(self, x):
+    return x + np.sqrt(x.shape[1])
+
+
+def helper(x):
+    return torch.stft(x, 4)
+
+
+def by_helper(self, x):
+    return helper(x)
+
+
+def buffer_assigned(self, x):
+    self.table = self.table + 1
+    return x
+
+
+def buffer_changed(self, x):
+    self.table.add_(1)
+    return x + self.table[:3]
+
+
+def view_read(self, x):
+    y = torch.zeros_like(x)
+    first = y[:, 0]
+    y[:, 0] = 1
+    return first
+
+
+def longest(self, x):
+    packed = T.utils.rnn.pack_padded_sequence(x, [4, 2, 1], batch_first=True)
+    return T.utils.rnn.pad_packed_sequence(packed, batch_first=True)[0]
+
+
+LINES = [
+    (by_value, "`if x.sum() > 0:` decides by a value or a size that only a call knows: expected torch.where for values, and settings of the module"),
+    (by_size, "`return x[:, :4] if x.size(1) > 4 else x` decides by a value or a size that only a call knows"),
+    (steps, "`for t in range(x.size(1)):` needs a number that only a call knows, such as a size of the input: expected a loop of a fixed number of steps"),
+    (comprehension, "`return torch.stack([row * 2 for row in x])` loops over what only a call knows, or takes it apart: expected x.chunk(n), names for all parts"),
+    (number, "`return x[:, :int(x.size(1) / 2)]` makes a Python number of a value that only a call knows: expected sizes as they are, x.size(1) // 2"),
+    (item, "`return x * x.max().item()`: Tensor.item is no function of Freight: use functions of whole tensors: their values are not known before a call"),
+    (with_numpy, "`return x + np.sqrt(x.shape[1])` hands a tensor or a size to a function of NumPy: expected functions of torch or math"),
+    (by_helper, "`return torch.stft(x, 4)`"),
+    (buffer_assigned, "`self.table = self.table + 1` changes the buffer table: expected buffers that stay as they are, or a result of forward"),
+    (buffer_changed, "`self.table.add_(1)`: forward changes 0.table, which stays as it is in the network: expected a result of forward"),
+    (view_read, "`y[:, 0] = 1`: setitem changes zeros_like, of which getitem is a view, which is read again: expected no change in place"),
+    (longest, "pad_packed_sequence: missing a required argument: 'total_length': expected total_length=x.size(1): the largest length is a value"),
+]
+
+
+@pytest.mark.parametrize("function, text", LINES, ids=[f.__name__ for f, _ in LINES])
+def test_the_line_is_named_and_what_to_do(function, text):
+    theirs = Called(function)
+    table, first = theirs.table.clone(), (helper if function is by_helper else function).__code__.co_firstlineno
+    with pytest.raises(TypeError, match="from_torch: .*test_from_torch_networks.py") as error:
+        fr.from_torch(T.Sequential(theirs))
+    found = re.search(r"test_from_torch_networks.py:(\d+): ", str(error.value))
+    assert text in str(error.value) and 0 < int(found[1]) - first < 4
+    assert torch.equal(theirs.table, table)
+
+
+def test_compiled_scripts_and_hooks_are_named():
+    with pytest.raises(TypeError, match="expected the module itself, got one that torch.jit has compiled"):
+        fr.from_torch(torch.jit.trace(T.Linear(4, 4), torch.zeros(1, 4)))
+    theirs = T.Sequential(T.Linear(4, 4))
+    theirs[0].register_forward_hook(lambda module, given, result: result * 2)
+    with pytest.warns(UserWarning, match="from_torch: 0: hooks may be left out, with what they change"):
+        fr.from_torch(theirs)
