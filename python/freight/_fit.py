@@ -514,9 +514,13 @@ def _saved(model, path, task, weights_alone):
         _lazy.settle(model, xp.zeros((0, *task["input"]), dtype=task["dtype"]))
     text = None if weights_alone else _stored.described(model, {k: v for k, v in task.items() if k != "loss_function" and not callable(v)})
     notes = {"inputs": task.get("layout"), "own_loss": "loss_function" in task or None}
-    request = {"name": _name_of(model), **task, "loss_function": None, "module": text, "notes": _stored.noted(notes), "weights_alone": weights_alone or None}
+    request = {"name": _name_of(model), **task, "loss_function": None, "module": text, "weights_alone": weights_alone or None}
+
+    def write(notes):
+        return _core.save_model(model._node(), os.fspath(path), request | {"notes": _stored.noted(notes)})
+
     with run_of_trainer():
-        fault, untrained = _core.save_model(model._node(), os.fspath(path), request)
+        fault, untrained = write(notes) if text or weights_alone else _stored.saved_with_names(model, notes, write)
     if fault.startswith("Traceback"):
         fault = fault.strip().splitlines()[-1]
     return fault, untrained, text

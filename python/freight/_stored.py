@@ -1,13 +1,14 @@
 """Networks of classes of this package in files: what Layer has no declaration for, such as layers written in Python and networks that
 from_torch has traced. The file of their weights says in its metadata what they are made of, as JSON."""
 import collections
+import functools
 import json
 import math
 import os
 
 from . import _array_api as xp
 from . import _core, _several, nn
-from ._containers import wrapped
+from ._containers import OF_LIBRARY, wrapped
 from ._from_torch import TimeFirst, Traced, Value
 from ._module import Layer, Module
 from ._parameter import Buffer, Parameter
@@ -124,6 +125,75 @@ def described(module, task):
         return None
 
 
+class NamedOutputs(Module):
+    """A graph whose results have names: those of the dict that the forward it was traced from returns. Its parameters are the
+    graph's."""
+
+    def __init__(self, graph, structure):
+        super().__init__()
+        self.__dict__["_inside"], self.structure = graph, structure
+
+    def _parts(self):
+        return [("", self._inside._built())]
+
+    def __getattr__(self, name):
+        if name[:1] == "_":
+            raise AttributeError(name)
+        return getattr(self._inside, name)
+
+    def forward(self, x):
+        found = self._inside(x)
+        results = found if isinstance(found, tuple) else (found,)
+        # In training forward may return something else.
+        return _filled(self.structure, iter(results)) if len(results) == _leaves(self.structure) else found
+
+
+def _structure(x):
+    """What holds arrays, with 0 in place of each."""
+    if isinstance(x, dict):
+        return {k: _structure(v) for k, v in x.items()}
+    return [_structure(v) for v in x] if isinstance(x, (list, tuple)) else 0
+
+
+def _leaves(structure):
+    parts = structure.values() if isinstance(structure, dict) else structure if isinstance(structure, list) else None
+    return 1 if parts is None else sum(map(_leaves, parts))
+
+
+def _filled(structure, arrays):
+    if isinstance(structure, dict):
+        return {k: _filled(v, arrays) for k, v in structure.items()}
+    return tuple(_filled(v, arrays) for v in structure) if isinstance(structure, list) else next(arrays)
+
+
+def _has_names(structure):
+    parts = structure.values() if isinstance(structure, dict) else structure if isinstance(structure, list) else ()
+    return isinstance(structure, dict) or any(map(_has_names, parts))
+
+
+def saved_with_names(model, notes, save):
+    """What save(notes) returns, which traces forward and writes the file. Where forward returns a dict in evaluation, it is written
+    again with the names among the notes."""
+    if type(model).forward in OF_LIBRARY:
+        return save(notes)
+    forward, before, seen = model.forward, {k: v for k, v in vars(model).items() if k == "forward"}, []
+
+    @functools.wraps(forward)
+    def watched(*arguments, **keywords):
+        found = forward(*arguments, **keywords)
+        if not model.training:
+            seen.append(_structure(found))
+        return found
+
+    vars(model)["forward"] = watched
+    try:
+        found = save(notes)
+    finally:
+        del vars(model)["forward"]
+        vars(model).update(before)
+    return found if found[0] or not seen or not _has_names(seen[-1]) else save({**notes, "outputs": seen[-1]})
+
+
 def noted(notes):
     """What freight.load needs to know of any model, as a text; None where that is nothing."""
     found = {k: _encoded(v) for k, v in notes.items() if v is not None}
@@ -131,8 +201,11 @@ def noted(notes):
 
 
 def with_notes(module, path):
-    """The module from the file as its notes say: of several inputs, and with a loss of its program."""
+    """The module from the file as its notes say: with names of its results, of several inputs, and with a loss of its program."""
     notes = {k: _decoded(v) for k, v in json.loads(_text_in(path, NOTES) or "{}").items()}
+    if "outputs" in notes:
+        task, module = vars(module)["_task"], NamedOutputs(module, notes["outputs"]).eval()
+        vars(module)["_task"] = task
     if "inputs" in notes:
         task, module = vars(module).pop("_task"), _several.Stored(module, notes["inputs"])
         vars(_several.joined_of(module, notes["inputs"]))["_task"] = task

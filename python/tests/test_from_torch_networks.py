@@ -666,3 +666,24 @@ def test_compiled_scripts_and_hooks_are_named():
     theirs[0].register_forward_hook(lambda module, given, result: result * 2)
     with pytest.warns(UserWarning, match="from_torch: 0: hooks may be left out, with what they change"):
         fr.from_torch(theirs)
+
+
+# Names of results.
+
+class NamedResults(T.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = T.Linear(4, 3), T.Linear(4, 1)
+
+    def forward(self, x):
+        return {"classes": self.a(x), "more": {"value": self.b(x).squeeze(-1)}}
+
+
+def test_names_of_results_are_stored(tmp_path):
+    theirs, x = NamedResults().eval(), torch.randn(5, 4)
+    ours, y = fr.from_torch(theirs), theirs(x)
+    assert ours.save(tmp_path / "net.safetensors", input_shape=(4,))
+    for net in (ours, fr.load(tmp_path / "net.safetensors")):
+        found = net.predict(x.numpy())
+        assert list(found) == ["classes", "more"] and list(found["more"]) == ["value"]
+        np.testing.assert_allclose(found["more"]["value"].numpy(), y["more"]["value"].detach().numpy(), rtol=1e-5)

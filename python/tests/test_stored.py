@@ -84,6 +84,37 @@ def test_a_class_of_the_program_is_stored_as_its_graph(tmp_path):
         same(net, again, x)
 
 
+class Named(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.classes_of, self.value_of = nn.BatchNorm1d(4), nn.Linear(4, 3), nn.Linear(4, 1)
+
+    def forward(self, x):
+        x = self.norm(x)
+        return {"classes": self.classes_of(x), "more": {"value": self.value_of(x), "both": (x, x * 2)}}
+
+
+def both_losses(outputs, targets):
+    return fr.cross_entropy(outputs["classes"], targets) + fr.mean(outputs["more"]["value"] ** 2)
+
+
+def test_names_of_results_stay_with_a_class_of_the_program(tmp_path):
+    net, x, y = Named(), RNG.normal(size=(64, 4)).astype("f4"), np.arange(64) % 3
+    net.fit(x, y, loss=both_losses, verbose=0)
+    assert net.training and net.save(tmp_path / "net.safetensors") and net.training and "forward" not in vars(net)
+    again = fr.load(tmp_path / "net.safetensors")
+    assert again.save(tmp_path / "again.safetensors")
+    for loaded in (again, fr.load(tmp_path / "again.safetensors"), pickle.loads(pickle.dumps(again))):
+        found, expected = loaded.predict(x), net.predict(x)
+        assert list(found) == ["classes", "more"] and list(found["more"]) == ["value", "both"] and not loaded.training
+        for a, b in ((found["classes"], expected["classes"]), (found["more"]["both"][1], expected["more"]["both"][1])):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
+        assert set(loaded.state_dict()) == set(net.state_dict())
+    assert loaded.evaluate(x, y, loss=both_losses)["loss"] == pytest.approx(net.evaluate(x, y, loss=both_losses)["loss"], rel=1e-5)
+    before = loaded.evaluate(x, y, loss=both_losses)["loss"]
+    assert loaded.fit(x, y, loss=both_losses, epochs=3, lr=0.1, verbose=0).history["loss"][-1] < before
+
+
 def test_networks_of_the_zoo_within_others_load(tmp_path):
     net, x = nn.Sequential(nn.ZeroPad2d(2), fr.models.get_model("resnet20", num_classes=3)), RNG.normal(size=(2, 3, 28, 28)).astype("f4")
     net.save(tmp_path / "net.safetensors", input_shape=(3, 28, 28))
