@@ -8,6 +8,7 @@
 #include "freight/deploy/onnx_rows_internal.h"
 #include "freight/models/loss.h"
 #include "freight/nn/evaluating.h"
+#include "freight/nn/graph_module.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/neural.h"
 #include "freight/trace/tracer.h"
@@ -26,7 +27,9 @@ struct Traced {
 
 class Exporter {
  public:
-  Exporter(const store::Bundle& bundle, const OnnxOptions& options) : bundle_(bundle), options_(options) {
+  // all_results: of a graph; of other nets the first one is written.
+  Exporter(const store::Bundle& bundle, const OnnxOptions& options, bool all_results)
+      : bundle_(bundle), options_(options), all_results_(all_results) {
     const Shape& s = bundle.model.input.shape;
     if (options.preprocessing && (s.rank() != 3 || bundle.model.reads_tokens())) {
       fail(ErrorKind::usage, "export", "preprocessing is for images (C, H, W): model ", bundle.model.name, " takes ",
@@ -53,9 +56,14 @@ class Exporter {
       const trace::Recording recording(tape);
       Tensor x = tape->input(input_name(), type);
       if (options_.preprocessing) x = normalized(x);
-      Tensor y = models::tempered(bundle_.model, (*bundle_.model.net)(x));
+      std::vector<Tensor> found =
+          all_results_ ? bundle_.model.net->call({x}) : std::vector<Tensor>{(*bundle_.model.net)(x)};
+      Tensor& y = found[0];
+      y = models::tempered(bundle_.model, y);
       if (probabilities() || models::regresses(bundle_.model.loss)) y = models::predictions_of(bundle_.model, y);
-      tape->finish({tape->value_of(y)});
+      std::vector<Value> results;
+      for (const Tensor& t : found) results.push_back(tape->value_of(t));
+      tape->finish(results);
     }
     return {{batch, length, onnx::prepared(tape->graph())}, tape};
   }
@@ -105,6 +113,7 @@ class Exporter {
 
   const store::Bundle& bundle_;
   const OnnxOptions& options_;
+  bool all_results_;
 };
 
 std::string described(const onnx::ValueInfo& v) {
@@ -116,7 +125,7 @@ std::string described(const onnx::ValueInfo& v) {
 OnnxSummary summary_of(const onnx::Model& model) {
   OnnxSummary summary;
   summary.input = described(model.inputs[0]);
-  summary.output = described(model.outputs[0]);
+  for (const onnx::ValueInfo& v : model.outputs) summary.output += (summary.output.empty() ? "" : ", ") + described(v);
   summary.nodes = static_cast<int64_t>(model.nodes.size());
   for (const onnx::Initializer& t : model.initializers) summary.weight_bytes += static_cast<int64_t>(t.array.bytes());
   return summary;
@@ -141,18 +150,9 @@ OnnxSummary export_rows(const store::Bundle& bundle, const std::string& path, co
   return summary;
 }
 
-}  // namespace
-
-OnnxSummary export_onnx(const store::Bundle& bundle, const std::string& path, const OnnxOptions& options) {
-  if (!bundle.net()) return export_rows(bundle, path, options);
-  size_t bytes = 0;
-  for (const nn::NamedVariable& v : bundle.model.net->state_dict()) bytes += v.variable.type().bytes();
-  if (bytes > onnx::kMaxBytes) {
-    fail(ErrorKind::capacity, "export", "the weights of ", bundle.model.name, " have ", bytes,
-         " bytes, an ONNX file is limited to ", onnx::kMaxBytes);
-  }
-  const Exporter exporter(bundle, options);
-  const nn::Evaluating evaluating(*bundle.model.net);
+OnnxSummary export_net(const store::Bundle& bundle, const std::string& path, const OnnxOptions& options,
+                       bool all_results) {
+  const Exporter exporter(bundle, options, all_results);
   std::vector<std::string> notes;
   const onnx::Family family = exporter.family(notes);
 
@@ -173,6 +173,29 @@ OnnxSummary export_onnx(const store::Bundle& bundle, const std::string& path, co
   summary.notes = std::move(notes);
   summary.any_length = bundle.model.reads_tokens() && !model.inputs[0].shape[1].name.empty();
   return summary;
+}
+
+}  // namespace
+
+OnnxSummary export_onnx(const store::Bundle& bundle, const std::string& path, const OnnxOptions& options) {
+  if (!bundle.net()) return export_rows(bundle, path, options);
+  size_t bytes = 0;
+  for (const nn::NamedVariable& v : bundle.model.net->state_dict()) bytes += v.variable.type().bytes();
+  if (bytes > onnx::kMaxBytes) {
+    fail(ErrorKind::capacity, "export", "the weights of ", bundle.model.name, " have ", bytes,
+         " bytes, an ONNX file is limited to ", onnx::kMaxBytes);
+  }
+  const nn::Evaluating evaluating(*bundle.model.net);
+  const auto* graph = dynamic_cast<const nn::GraphModule*>(bundle.model.net.get());
+  const size_t results = graph ? graph->graph(1)->outputs.size() : 1;
+  if (results == 1) return export_net(bundle, path, options, false);
+  try {
+    return export_net(bundle, path, options, true);
+  } catch (const Error& e) {
+    OnnxSummary summary = export_net(bundle, path, options, false);
+    summary.notes.push_back(cat("the first of ", results, " results is written: ", e.what()));
+    return summary;
+  }
 }
 
 }  // namespace freight::deploy

@@ -26,8 +26,9 @@ struct OnnxSummary {
 // their numbers among the column's levels (-1: none of them), NaN for a missing cell. A net's: input of shape (N, ...):
 // "input" f32, normalized as training did; "pixels" u8 with `preprocessing`; "tokens" i32 (N, T) for texts, padded with
 // 0, with T free where the net allows it, else the longest of the model's lengths. Output: "probabilities", "logits" or
-// "values". Throws Error(usage) for preprocessing of anything but images, and naming op and layer, or the learner,
-// where ONNX has no form of it; Error(capacity) for weights of 2 GiB.
+// "values"; further results of a graph are "output_2" and so on, or left out with a note where ONNX has no form of one.
+// Throws Error(usage) for preprocessing of anything but images, and naming op and layer, or the learner, where ONNX has
+// no form of it; Error(capacity) for weights of 2 GiB.
 OnnxSummary export_onnx(const store::Bundle& bundle, const std::string& path, const OnnxOptions& options = {});
 
 }  // namespace freight::deploy

@@ -41,6 +41,7 @@ class Writer {
     find_biases();
   }
 
+  // The results are called `output`, output_2, output_3, ...
   void run(const std::vector<Array>& captured, const std::vector<Array>& states, const std::string& output) {
     leaves(captured, states);
     for (node_ = 0; node_ < graph_.nodes.size(); ++node_) {
@@ -56,11 +57,13 @@ class Writer {
         pointwise(n, row->pointwise);
       }
     }
-    const Value result = graph_.outputs[0];
-    const std::string last = full(result);
-    model_.nodes.push_back({"Identity", output, {last}, {output}, {}});
-    model_.outputs.push_back({output, graph_.type(result).dtype, axes(result)});
-    drop_unread(output);
+    for (const Value result : graph_.outputs) {
+      const size_t before = model_.outputs.size();
+      const std::string name = before == 0 ? output : cat("output_", before + 1), last = full(result);
+      model_.nodes.push_back({"Identity", name, {last}, {name}, {}});
+      model_.outputs.push_back({name, graph_.type(result).dtype, axes(result)});
+    }
+    drop_unread();
   }
 
   const Type& type(Value v) const { return graph_.type(v); }
@@ -250,8 +253,9 @@ class Writer {
   }
 
   // Nodes that have become part of others.
-  void drop_unread(const std::string& output) {
-    std::unordered_set<std::string> read{output};
+  void drop_unread() {
+    std::unordered_set<std::string> read;
+    for (const ValueInfo& output : model_.outputs) read.insert(output.name);
     std::vector<Node> kept;
     for (size_t i = model_.nodes.size(); i-- > 0;) {
       Node& n = model_.nodes[i];
