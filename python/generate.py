@@ -243,7 +243,9 @@ def write_commands(package):
         doc += ["", f"Returns {RESULTS.get(name, usual)}"]
         values = ", ".join(f'"{o["name"]}": {n}' for n, o in options.items())
         plain = "[" + ", ".join(arguments) + "]"
-        result = f"_serve({plain}, {{{values}}}, {kinds}, others)" if name == "serve" else f'run("{name}", {plain}, {{{values}}}, {kinds}, others)'
+        # A traceback shows the first line of a call: it stays short.
+        call = "_serve(\n        " if name == "serve" else f'run(\n        "{name}", '
+        result = f"{call}{plain},\n        {{{values}}},\n        {kinds}, others)"
         group, _, own = name.rpartition(" ")
         lines += ["", f"def {name.replace(' ', '_')}({command_parameters(arguments, options, False)}, **others):", '    """' + "\n    ".join(doc).rstrip() + '\n    """',
                   f"    return {result}", ""]
