@@ -386,14 +386,14 @@ def isin(x1, x2, /, *, invert=False):
 def sort(x, /, axis=-1, *, descending=False, stable=True):
     """The elements along an axis in ascending order, NaN last."""
     if _array(x, "sort")._on_host:
-        return _core.sort(x, axis, descending, stable, False)
+        return _core.sort(x, axis, descending, False)
     return _call("sort", x, _axis(axis, x.ndim), "descending" if descending else "ascending")[0]
 
 
 def argsort(x, /, axis=-1, *, descending=False, stable=True):
     """int64: the indices that sort x along an axis."""
     if _array(x, "argsort")._on_host:
-        return _core.sort(x, axis, descending, stable, True)
+        return _core.sort(x, axis, descending, True)
     return astype(_call("argsort", x, _axis(axis, x.ndim), "descending" if descending else "ascending"), int64)
 
 
@@ -464,11 +464,11 @@ def var(x, /, axis=None, *, correction=0.0, keepdims=False):
         away = subtract(x, mean(x, axis=axis, keepdims=True))
         total = sum(square(away.real) + square(away.imag), axis=axis, keepdims=keepdims, dtype=real)
         return total / _divisor(n - correction if n > correction else 0, real)
-    if x._on_host and t != float64:
-        x = astype(x, float64)
-    away = subtract(x, mean(x, axis=axis, keepdims=True))
-    y = sum(square(away), axis=axis, keepdims=keepdims) / _divisor(n - correction if n > correction else 0, x.dtype)
-    return astype(y, t, copy=False)
+    if x._on_host:
+        y = _core.squared_deviations(x, axis, keepdims)
+    else:
+        y = sum(square(subtract(x, mean(x, axis=axis, keepdims=True))), axis=axis, keepdims=keepdims)
+    return astype(y / _divisor(n - correction if n > correction else 0, y.dtype), t, copy=False)
 
 
 def std(x, /, axis=None, *, correction=0.0, keepdims=False):

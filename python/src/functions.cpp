@@ -57,6 +57,13 @@ nb::object reduce_array(int how, nb::handle h, nb::handle axis, bool keepdims, n
 }
 
 // Arrays of the host.
+nb::object deviations_of_array(nb::handle h, nb::handle axis, bool keepdims) {
+  const View& x = array_of(h, "var").view;
+  const std::vector<int> axes = axes_of(axis, x.rank());
+  View y = squared_deviations(x, axes);
+  return wrap(keepdims ? std::move(y) : drop_axes(y, axes));
+}
+
 nb::object running_array(int how, nb::handle h, int64_t axis, nb::handle dtype, bool include_initial) {
   const View& v = array_of(h, how == 0 ? "cumulative_sum" : "cumulative_prod").view;
   const int a = checked_axis(axis, v.rank());
@@ -72,11 +79,11 @@ nb::object extreme_array(bool largest, nb::handle h, int64_t axis, bool keepdims
   return wrap(keepdims ? std::move(y) : drop_axes(y, {a}));
 }
 
-nb::object sort_array(nb::handle h, int64_t axis, bool descending, bool stable, bool positions) {
+nb::object sort_array(nb::handle h, int64_t axis, bool descending, bool positions) {
   PyArray& x = array_of(h, positions ? "argsort" : "sort");
   const int a = checked_axis(axis, x.shape().rank());
-  const SortOptions options{descending, stable};
-  return wrap(positions ? argsort(x.view, a, options) : sort(x.view, a, options));
+  const auto by = descending ? cpu::SortOrder::descending : cpu::SortOrder::ascending;
+  return wrap(positions ? argsort(x.view, a, by) : sort(x.view, a, by));
 }
 
 nb::object astype(nb::handle h, nb::handle dtype, bool always) {
@@ -394,6 +401,7 @@ void bind_functions(nb::module_& m) {
   }
   m.def("reduce", reduce_array, nb::arg("how"), nb::arg("x"), nb::arg("axis").none(), nb::arg("keepdims"),
         nb::arg("dtype").none());
+  m.def("squared_deviations", deviations_of_array, nb::arg("x"), nb::arg("axis").none(), nb::arg("keepdims"));
   m.def("running", running_array, nb::arg("how"), nb::arg("x"), nb::arg("axis"), nb::arg("dtype").none(),
         nb::arg("include_initial"));
   m.def("position_of", extreme_array);

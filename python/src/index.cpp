@@ -159,6 +159,16 @@ void move_rows(const Rows& rows, char* dense, bool to_selection) {
   packed.data = dense;
   const int64_t bytes = packed.numel() * static_cast<int64_t>(packed.item_size());
   if (bytes == 0) return;
+  // Single elements.
+  const auto move = [&]<class Word>(Word) {
+    for (const int64_t offset : rows.offsets) {
+      std::memcpy(to_selection ? rows.rest.data + offset : dense, to_selection ? dense : rows.rest.data + offset,
+                  sizeof(Word));
+      dense += sizeof(Word);
+    }
+  };
+  if (packed.numel() == 1 && bytes == 4) return move(uint32_t{});
+  if (packed.numel() == 1 && bytes == 8) return move(uint64_t{});
   Loop<2> loop(packed.shape, to_selection ? std::array{&rows.rest, static_cast<const View*>(&packed)}
                                           : std::array{static_cast<const View*>(&packed), &rows.rest});
   const int selection = to_selection ? 0 : 1;

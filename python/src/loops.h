@@ -89,10 +89,10 @@ struct Loop {
   void run(Inner&& inner) const {
     if (!empty) run_outer(inner, 0, extent[0]);
   }
-  // The same on several threads: rows must be independent of each other.
+  // The same on several threads: rows must be independent of each other. `weight`: elements of work for each of here.
   template <class Inner>
-  void run_parallel(Inner&& inner) const {
-    const int64_t n = numel();
+  void run_parallel(Inner&& inner, int64_t weight = 1) const {
+    const int64_t n = numel() * weight;
     if (n < 2 * kParallelElements || extent[0] < 2 || thread_count() == 1) return run(inner);
     const int64_t chunks = std::min<int64_t>({n / kParallelElements, extent[0], 64});
     parallel_for(chunks, [&](int64_t c) { run_outer(inner, extent[0] * c / chunks, extent[0] * (c + 1) / chunks); });
@@ -144,8 +144,10 @@ void for_each_lane(const std::array<const View*, N>& views, int axis, F&& f) {
   std::array<const View*, N> pointers;
   int64_t step[N];
   bool empty = false;
+  int64_t longest = 1;
   for (size_t k = 0; k < N; ++k) {
     const View& v = *views[k];
+    longest = std::max(longest, v.shape[axis]);
     step[k] = v.strides[axis] * static_cast<int64_t>(v.item_size());
     first[k] = v;
     first[k].shape.erase(axis);
@@ -155,14 +157,16 @@ void for_each_lane(const std::array<const View*, N>& views, int axis, F&& f) {
   }
   if (empty) return;
   const Loop<static_cast<int>(N)> loop(first[0].shape, pointers);
-  loop.run_parallel([&](int64_t n, char** at, const int64_t* strides) {
-    char* here[N];
-    for (size_t k = 0; k < N; ++k) here[k] = at[k];
-    for (int64_t i = 0; i < n; ++i) {
-      f(here, step);
-      for (size_t k = 0; k < N; ++k) here[k] += strides[k];
-    }
-  });
+  loop.run_parallel(
+      [&](int64_t n, char** at, const int64_t* strides) {
+        char* here[N];
+        for (size_t k = 0; k < N; ++k) here[k] = at[k];
+        for (int64_t i = 0; i < n; ++i) {
+          f(here, step);
+          for (size_t k = 0; k < N; ++k) here[k] += strides[k];
+        }
+      },
+      longest);
 }
 
 }  // namespace freight::python

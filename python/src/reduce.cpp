@@ -2,8 +2,10 @@
 #include "reduce.h"
 
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
+#include "freight/backend/cpu/kernels/sums.h"
 #include "loops.h"
 
 namespace freight::python {
@@ -92,26 +94,6 @@ More<std::complex<double>> whole(std::complex<double> a, std::complex<double> lo
   return {whole(a.real(), low.real()), whole(a.imag(), low.imag())};
 }
 
-// acc + low += x, by Knuth's two-sum.
-[[gnu::always_inline]] inline void add_vectors(double* acc, double* low, const double* x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    const double sum = acc[i] + x[i], part = sum - acc[i];
-    low[i] += (acc[i] - (sum - part)) + (x[i] - part);
-    acc[i] = sum;
-  }
-}
-#if defined(__x86_64__)
-[[gnu::target("avx2")]] void add_avx2(double* acc, double* low, const double* x, int64_t n) {
-  add_vectors(acc, low, x, n);
-}
-#endif
-void add_exactly(double* acc, double* low, const double* x, int64_t n) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) return add_avx2(acc, low, x, n);
-#endif
-  add_vectors(acc, low, x, n);
-}
-
 // Joins elements of A's own type: acc, and to_low bytes behind it what acc rounds away, so that the result is rounded
 // once. No sum of NumPy's is below that error by luck. Products are rounded once along rows only.
 template <class Op, class A>
@@ -127,10 +109,10 @@ void accumulate_exactly(int64_t n, char** at, const int64_t* steps, int64_t to_l
   } else if (std::is_same_v<Op, Product>) {
     accumulate<Op, A, A>(n, at, steps);
   } else if (steps[0] == kSize && steps[1] == kSize) {
-    add_exactly(part(acc), part(acc + to_low), part(x), n * kParts);
+    cpu::add_exactly(part(acc), part(acc + to_low), part(x), n * kParts);
   } else {
     for (int64_t i = 0; i < n; ++i, acc += steps[0], x += steps[1]) {
-      add_vectors(part(acc), part(acc + to_low), part(x), kParts);
+      cpu::add_exactly(part(acc), part(acc + to_low), part(x), kParts);
     }
   }
 }
@@ -216,32 +198,6 @@ View extreme(const View& x, const Shape& kept, bool largest) {
   return held == x.dtype ? acc : cast(acc, x.dtype);
 }
 
-// The type of a buffer: a vector of bool has no addresses.
-template <class T>
-using Sortable = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
-
-// Ascending with NaN last; descending in reverse.
-template <class T>
-bool before(T a, T b, const SortOptions& options = {}) {
-  if (options.descending) return before(b, a);
-  if constexpr (kIsComplex<T>) {
-    return before(a.real(), b.real()) || (!before(b.real(), a.real()) && before(a.imag(), b.imag()));
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return a < b || (b != b && a == a);
-  } else {
-    return a < b;
-  }
-}
-
-template <class T>
-void order_lane(const char* x, int64_t step, int64_t n, int64_t* order, const SortOptions& options) {
-  std::vector<Sortable<Computed<T>>> values(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) values[static_cast<size_t>(i)] = load<T>(x + i * step);
-  std::iota(order, order + n, 0);
-  const auto* v = values.data();
-  std::stable_sort(order, order + n, [&, v](int64_t a, int64_t b) { return before(v[a], v[b], options); });
-}
-
 }  // namespace
 
 View drop_axes(const View& x, const std::vector<int>& axes) {
@@ -280,6 +236,16 @@ View reduce(Reduction how, const View& x, const std::vector<int>& axes, DType re
                [&]<class T>(T) { run_reduction(y, x, how == Reduction::any ? test<true, T> : test<false, T>); });
       return y;
   }
+  return y;
+}
+
+View squared_deviations(const View& x, const std::vector<int>& axes) {
+  const View mean = reduce(Reduction::mean, x, axes, DType::f64), y(DType::f64, mean.shape);
+  fill(y, 0.0);
+  const View sums = broadcast(y, x.shape), means = broadcast(mean, x.shape);
+  const Loop<3> loop(x.shape, {&sums, &means, &x});
+  const auto add = [&](int64_t n, char** at, const int64_t* steps) { cpu::add_squares(x.dtype, n, at, steps); };
+  loop.stride[0][0] != 0 ? loop.run_parallel(add) : loop.run(add);
   return y;
 }
 
@@ -338,33 +304,23 @@ View position_of(Extreme which, const View& x, int axis) {
   return y;
 }
 
-View argsort(const View& x, int axis, const SortOptions& options) {
+View argsort(const View& x, int axis, cpu::SortOrder by) {
   View y(DType::i64, x.shape);
-  const int64_t n = x.shape[axis];
-  dispatch(x.dtype, [&]<class T>(T) {
-    for_each_lane<2>({&y, &x}, axis, [&](char** at, const int64_t* step) {
-      std::vector<int64_t> order(static_cast<size_t>(n));
-      order_lane<T>(at[1], step[1], n, order.data(), options);
-      for (int64_t i = 0; i < n; ++i) *reinterpret_cast<int64_t*>(at[0] + i * step[0]) = order[static_cast<size_t>(i)];
-    });
+  for_each_lane<2>({&y, &x}, axis, [&](char** at, const int64_t* step) {
+    const cpu::SortLane lane{x.dtype, at[1], step[1], x.shape[axis], by};
+    if (step[0] == sizeof(int64_t)) return cpu::sorted_order(lane, reinterpret_cast<int64_t*>(at[0]));
+    std::vector<int64_t> order(static_cast<size_t>(lane.n));
+    cpu::sorted_order(lane, order.data());
+    for (size_t i = 0; i < order.size(); ++i)
+      *reinterpret_cast<int64_t*>(at[0] + static_cast<int64_t>(i) * step[0]) = order[i];
   });
   return y;
 }
 
-View sort(const View& x, int axis, const SortOptions& options) {
+View sort(const View& x, int axis, cpu::SortOrder by) {
   View y(x.dtype, x.shape);
-  const int64_t n = x.shape[axis];
-  dispatch(x.dtype, [&]<class T>(T) {
-    for_each_lane<2>({&y, &x}, axis, [&](char** at, const int64_t* step) {
-      using W = Sortable<T>;
-      std::vector<W> values(static_cast<size_t>(n));
-      for (int64_t i = 0; i < n; ++i) values[static_cast<size_t>(i)] = *reinterpret_cast<const W*>(at[1] + i * step[1]);
-      const auto less = [&](const W& a, const W& b) {
-        return before(static_cast<Computed<W>>(a), static_cast<Computed<W>>(b), options);
-      };
-      std::stable_sort(values.begin(), values.end(), less);  // keeps the order of 0 and -0
-      for (int64_t i = 0; i < n; ++i) *reinterpret_cast<W*>(at[0] + i * step[0]) = values[static_cast<size_t>(i)];
-    });
+  for_each_lane<2>({&y, &x}, axis, [&](char** at, const int64_t* step) {
+    cpu::sorted_elements({x.dtype, at[1], step[1], x.shape[axis], by}, at[0], step[0]);
   });
   return y;
 }
@@ -380,48 +336,38 @@ View searchsorted(const View& sorted, const View& values, bool right, const View
       if (at < 0 || at >= n) raise<IndexError>("searchsorted: index ", at, " of sorter is out of bounds for size ", n);
     }
   }
-  dispatch(sorted.dtype, [&]<class T>(T) {
-    const T* s = reinterpret_cast<const T*>(list.data);
-    const auto* o = indices.block ? reinterpret_cast<const int64_t*>(indices.data) : nullptr;
-    Loop<2>(y.shape, {&y, &values}).run_parallel([&](int64_t count, char** at, const int64_t* steps) {
-      for (int64_t i = 0; i < count; ++i) {
-        const auto v = load<T>(at[1] + i * steps[1]);
-        int64_t low = 0, high = n;
-        while (low < high) {
-          const int64_t middle = (low + high) / 2;
-          const auto m = static_cast<Computed<T>>(s[o ? o[middle] : middle]);
-          const bool above = right ? !before(v, m) : before(m, v);
-          (above ? low : high) = above ? middle + 1 : middle;
-        }
-        *reinterpret_cast<int64_t*>(at[0] + i * steps[0]) = low;
-      }
-    });
+  const auto* numbers = indices.block ? reinterpret_cast<const int64_t*>(indices.data) : nullptr;
+  Loop<2>(y.shape, {&y, &values}).run_parallel([&](int64_t count, char** at, const int64_t* steps) {
+    cpu::places_among({sorted.dtype, list.data, n, numbers, right}, count, at[0], at[1], steps);
   });
   return y;
 }
 
 std::vector<View> nonzero(const View& x) {
-  const View dense = contiguous(x);
-  std::vector<int64_t> places;
-  dispatch(x.dtype, [&]<class T>(T) {
-    for (int64_t i = 0; i < dense.numel(); ++i) {
-      if (load<T>(dense.data + i * static_cast<int64_t>(sizeof(T))) != Computed<T>(0)) places.push_back(i);
-    }
-  });
+  const View mask = contiguous(x.dtype == DType::boolean ? x : cast(x, DType::boolean));
+  const auto* holds = reinterpret_cast<const uint8_t*>(mask.data);
+  const int64_t n = mask.numel();
+  const View places(DType::i64, Shape{std::count(holds, holds + n, 1) + 1});  // and one that may be written to
+  auto* p = reinterpret_cast<int64_t*>(places.data);
+  for (int64_t i = 0, found = 0; i < n; ++i) {  // without a branch, which a random mask makes slow
+    p[found] = i;
+    found += holds[i];
+  }
+  const View found = sliced(places, 0, 0, 1, places.shape[0] - 1);
+  if (x.rank() == 1) return {found};
   std::vector<View> out;
   const Strides strides = contiguous_strides(x.shape);
   for (int a = 0; a < x.rank(); ++a) {
-    View index(DType::i64, Shape{static_cast<int64_t>(places.size())});
-    auto* p = reinterpret_cast<int64_t*>(index.data);
-    for (const int64_t i : places) *p++ = i / strides[a] % x.shape[a];
-    out.push_back(std::move(index));
+    out.emplace_back(DType::i64, found.shape);
+    auto* to = reinterpret_cast<int64_t*>(out.back().data);
+    for (int64_t i = 0; i < found.shape[0]; ++i) to[i] = p[i] / strides[a] % x.shape[a];
   }
   return out;
 }
 
 Unique unique(const View& x) {
   const View flat = reshaped(contiguous(x), Shape{x.numel()});
-  const View order = argsort(flat, 0, {});
+  const View order = argsort(flat, 0, cpu::SortOrder::ascending);
   const auto* o = reinterpret_cast<const int64_t*>(order.data);
   const int64_t n = flat.numel();
   std::vector<int64_t> first, counts;

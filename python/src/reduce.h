@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "freight/backend/cpu/kernels/sort.h"
 #include "view.h"
 
 namespace freight::python {
@@ -12,6 +13,8 @@ enum class Reduction { sum, prod, max, min, any, all, mean };
 // x reduced over `axes` (from 0, without repeats), in the element type `result`; reduced axes stay with size 1. Sums,
 // products and means of floating types are accumulated in more digits than x has. ValueError for extremes of nothing.
 View reduce(Reduction how, const View& x, const std::vector<int>& axes, DType result);
+// f64: sums of squared differences from the means over the axes, of real floating types.
+View squared_deviations(const View& x, const std::vector<int>& axes);
 // Drops these axes of size 1.
 View drop_axes(const View& x, const std::vector<int>& axes);
 
@@ -22,14 +25,9 @@ View running(Running how, const View& x, int axis, DType result, bool include_in
 enum class Extreme { largest, smallest };
 View position_of(Extreme which, const View& x, int axis);
 
-// Ascending, NaN at the end; complex numbers by their real parts, then the imaginary ones. Equal elements keep their
-// order where it is stable, in descending order too.
-struct SortOptions {
-  bool descending = false;
-  bool stable = true;
-};
-View sort(const View& x, int axis, const SortOptions& options);
-View argsort(const View& x, int axis, const SortOptions& options);  // i64
+// See kernels/sort.h; argsort gives i64.
+View sort(const View& x, int axis, cpu::SortOrder by);
+View argsort(const View& x, int axis, cpu::SortOrder by);
 // i64: where values belong among `sorted` (N); `order`, if it has memory, are indices that sort it.
 View searchsorted(const View& sorted, const View& values, bool right, const View& order);
 

@@ -87,7 +87,7 @@ std::unique_ptr<Kernel> make_pool(const StepSpec& spec);
 LayoutPlan pool_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
                         const FrozenInputs& frozen);
 
-// indexing.cpp: rows that are looked up or added to, argmax and argmin, on row-major tensors.
+// indexing.cpp: rows that are looked up or added to, argmax, argmin and argsort, on row-major tensors.
 bool takes_index(const Graph& graph, const Node& node);
 std::unique_ptr<Kernel> make_index(const StepSpec& spec);
 LayoutPlan index_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
@@ -154,8 +154,8 @@ inline constexpr KernelFamily kFamilies[] = {
      .epilogue = conv_epilogue},
     {.name = "pool", .ops = {.kinds = {OpKind::pool}}, .takes = takes_pool, .make = make_pool, .layouts = pool_layouts},
     {.name = "index",
-     .ops = {.ops = {Op::argmax, Op::argmin, Op::gather, Op::gather_elements, Op::scatter_add, Op::scatter_elements_add,
-                     Op::scatter, Op::scatter_elements, Op::check_index, Op::sgd_rows}},
+     .ops = {.ops = {Op::argmax, Op::argmin, Op::argsort, Op::gather, Op::gather_elements, Op::scatter_add,
+                     Op::scatter_elements_add, Op::scatter, Op::scatter_elements, Op::check_index, Op::sgd_rows}},
      .takes = takes_index,
      .make = make_index,
      .layouts = index_layouts,

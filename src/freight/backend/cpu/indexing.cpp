@@ -1,11 +1,12 @@
-// The steps that look rows up or add to them, and arg-reductions (kernels/indexing.h). An index out of range is an
-// error of the data.
+// The steps that look rows up or add to them, arg-reductions (kernels/indexing.h) and argsort (kernels/sort.h). An
+// index out of range is an error of the data.
 #include "freight/backend/cpu/kernels/indexing.h"
 
 #include <cstring>
 #include <optional>
 
 #include "freight/backend/cpu/families.h"
+#include "freight/backend/cpu/kernels/sort.h"
 #include "freight/base/error.h"
 
 namespace freight::cpu {
@@ -17,6 +18,7 @@ bool scatters(Op op) { return op == Op::scatter_add || op == Op::scatter_element
 
 int axis_of(const Node& n) {
   if (n.op == Op::sgd_rows) return 0;
+  if (const auto* s = std::get_if<SortAttrs>(&n.attrs)) return static_cast<int>(s->axis);
   if (const auto* s = std::get_if<ScatterAttrs>(&n.attrs)) return static_cast<int>(s->axis);
   return static_cast<int>(attrs<AxisAttrs>(n).axis);
 }
@@ -62,6 +64,7 @@ IndexProblem problem(const StepSpec& spec) {
   for (int i = 0; i < tensor.rank(); ++i) (i < axis ? p.outer : i == axis ? p.rows : p.inner) *= tensor[i];
   p.dtype = result.dtype;
   p.result_bytes = result.bytes();
+  if (op == Op::argsort) p.dtype = spec.in[0].type.dtype;
   if (spec.in.size() == 1) return p;
   const Type& indices = spec.in[scatters(op) ? 0 : 1].type;
   p.index_type = indices.dtype;
@@ -80,13 +83,17 @@ IndexProblem problem(const StepSpec& spec) {
 
 class IndexKernel final : public Kernel {
  public:
-  explicit IndexKernel(const StepSpec& spec) : op_(spec.node->op), p_(problem(spec)) {}
+  explicit IndexKernel(const StepSpec& spec) : op_(spec.node->op), p_(problem(spec)) {
+    const auto* sort = std::get_if<SortAttrs>(&spec.node->attrs);
+    if (sort && sort->descending) order_ = SortOrder::descending;
+  }
   std::string name() const override { return "index"; }
 
   void run(void* const* o) override {
     if (op_ == Op::argmax || op_ == Op::argmin) {
       return arg_extremum(p_, static_cast<const float*>(o[0]), static_cast<int32_t*>(o[1]), op_ == Op::argmax);
     }
+    if (op_ == Op::argsort) return argsort(p_, o[0], static_cast<int32_t*>(o[1]), order_);
     if (op_ == Op::gather_elements) return gather_elements(p_, o[0], o[1], o[2]);
     check_indices(p_, o[scatters(op_) || op_ == Op::check_index ? 0 : 1]);
     if (op_ == Op::check_index) {
@@ -107,6 +114,7 @@ class IndexKernel final : public Kernel {
  private:
   Op op_;
   IndexProblem p_;
+  SortOrder order_ = SortOrder::ascending;
 };
 
 }  // namespace
