@@ -3,9 +3,11 @@
 #pragma once
 #include <cmath>
 #include <concepts>
+#include <optional>
 #include <type_traits>
 
 #include "elementwise.h"
+#include "freight/backend/cpu/kernels/pointwise.h"
 
 namespace freight::python {
 
@@ -66,8 +68,18 @@ ComputedIn<T> load(const char* at) {
   return static_cast<ComputedIn<T>>(*reinterpret_cast<const T*>(at));
 }
 
+// The library's op of the same values for floating elements, whose SIMD loops are faster; f64 has not all of them.
+template <class Op, class T>
+constexpr std::optional<freight::Op> kernel_of() {
+  if constexpr (Float<ComputedIn<T>> && requires { Op::kKernel; }) return Op::kKernel;
+  if constexpr (std::is_same_v<ComputedIn<T>, float> && requires { Op::kFloatKernel; }) return Op::kFloatKernel;
+  return {};
+}
+
 template <class Op, class T>
 void unary_loop(int64_t n, char** at, const int64_t* steps) {
+  if constexpr (constexpr auto op = kernel_of<Op, T>(); op.has_value())
+    return cpu::run_pointwise({*op, DTypeOf<T>::value, 1, n, at, steps});
   using R = decltype(Op::f(ComputedIn<T>{}));
   using S = Stored<T, R>;
   if (steps[0] == sizeof(S) && steps[1] == sizeof(T)) {
@@ -85,6 +97,8 @@ void unary_loop(int64_t n, char** at, const int64_t* steps) {
 
 template <class Op, class T>
 void binary_loop(int64_t n, char** at, const int64_t* steps) {
+  if constexpr (constexpr auto op = kernel_of<Op, T>(); op.has_value())
+    return cpu::run_pointwise({*op, DTypeOf<T>::value, 2, n, at, steps});
   using R = decltype(Op::f(ComputedIn<T>{}, ComputedIn<T>{}));
   using S = Stored<T, R>;
   constexpr int64_t kSize = sizeof(T);

@@ -82,6 +82,7 @@ struct remainder {
   }
 };
 struct power {
+  static constexpr auto kFloatKernel = freight::Op::pow;
   template <Int T>
   static T f(T a, T b) {
     if constexpr (std::is_signed_v<T>) {
@@ -115,9 +116,11 @@ struct power {
   }
 };
 struct atan2 {
+  static constexpr auto kKernel = freight::Op::atan2;
   static auto f(Float auto a, Float auto b) { return std::atan2(a, b); }
 };
 struct hypot {
+  static constexpr auto kKernel = freight::Op::hypot;
   static auto f(Float auto a, Float auto b) { return std::hypot(a, b); }
 };
 struct copysign {
@@ -128,6 +131,7 @@ struct nextafter {
   static auto f(Float auto a, Float auto b) { return std::nextafter(a, b); }
 };
 struct logaddexp {
+  static constexpr auto kKernel = freight::Op::logaddexp;
   template <Float T>
   static T f(T a, T b) {
     using Wide = std::conditional_t<std::is_same_v<T, float>, double, long double>;  // the terms may cancel

@@ -12,6 +12,7 @@ namespace {
 // Functions that the C library has for real and complex numbers.
 #define FREIGHT_MATH(name)                                                            \
   struct name {                                                                       \
+    static constexpr auto kKernel = freight::Op::name;                                \
     static auto f(Floating auto a) { return static_cast<decltype(a)>(std::name(a)); } \
   };
 FREIGHT_MATH(acos)
@@ -30,6 +31,7 @@ FREIGHT_MATH(tan)
 #undef FREIGHT_MATH
 
 struct sqrt {
+  static constexpr auto kKernel = freight::Op::sqrt;
   static auto f(Float auto a) { return std::sqrt(a); }
   template <Complex T>
   static T f(T a) {
@@ -37,6 +39,7 @@ struct sqrt {
   }
 };
 struct tanh {
+  static constexpr auto kKernel = freight::Op::tanh;
   static auto f(Float auto a) { return std::tanh(a); }
   template <Complex T>
   static T f(T a) {
@@ -55,6 +58,7 @@ bool is_finite(const std::complex<T>& z) {
 
 #define FREIGHT_LOGARITHM(name, of_base)                                 \
   struct name {                                                          \
+    static constexpr auto kKernel = freight::Op::name;                   \
     static auto f(Float auto a) { return std::name(a); }                 \
     template <Complex T>                                                 \
     static T f(T a) {                                                    \
@@ -65,6 +69,7 @@ FREIGHT_LOGARITHM(log2, 0.693147180559945309417232121458L)
 FREIGHT_LOGARITHM(log10, 2.302585092994045684017991454684L)
 #undef FREIGHT_LOGARITHM
 struct expm1 {
+  static constexpr auto kKernel = freight::Op::expm1;
   static auto f(Float auto a) { return std::expm1(a); }
   template <Complex T>
   static T f(T a) {
@@ -79,6 +84,7 @@ struct expm1 {
   }
 };
 struct log1p {
+  static constexpr auto kKernel = freight::Op::log1p;
   static auto f(Float auto a) { return std::log1p(a); }
   template <Complex T>
   static T f(T a) {
@@ -148,10 +154,12 @@ struct conj {
 
 // Rounding leaves integers as they are.
 struct ceil {
+  static constexpr auto kKernel = freight::Op::ceil;
   static auto f(Int auto a) { return a; }
   static auto f(Float auto a) { return std::ceil(a); }
 };
 struct floor {
+  static constexpr auto kKernel = freight::Op::floor;
   static auto f(Int auto a) { return a; }
   static auto f(Float auto a) { return std::floor(a); }
 };
@@ -160,6 +168,7 @@ struct trunc {
   static auto f(Float auto a) { return std::trunc(a); }
 };
 struct round {
+  static constexpr auto kKernel = freight::Op::round;
   static auto f(Int auto a) { return a; }
   static auto f(Float auto a) { return std::nearbyint(a); }
   static auto f(Complex auto a) { return decltype(a)(std::nearbyint(a.real()), std::nearbyint(a.imag())); }

@@ -466,3 +466,39 @@ def test_squares_have_the_type_and_the_elements_of_products():
     x = f.asarray([1.5, -3.0])
     assert (x**2.0).tolist() == [2.25, 9] and (x ** f.asarray(2.0)).tolist() == [2.25, 9] and (x ** (2 + 0j)).dtype == f.complex64
     assert f.grad(lambda x: f.sum(x**2))(x).tolist() == [3, -6] and (f.asarray([1.5]) ** 10**30).tolist() == [float("inf")]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["exp", "expm1", "log", "log1p", "log2", "sin", "tanh", "sqrt", "floor", "atanh"])
+def test_functions_have_the_same_bits_for_any_layout_and_in_jit(name, dtype):
+    np = pytest.importorskip("numpy")
+    numbers = np.concatenate([np.linspace(0.001, 0.999, 700), [0.0, -0.0, 0.5]]).astype(dtype)
+    function, x = getattr(f, name), f.asarray(numbers)
+    whole = np.asarray(function(x))
+    apart = f.asarray(np.repeat(numbers, 3))[::3]
+    np.testing.assert_array_equal(np.asarray(function(apart)), whole)
+    np.testing.assert_array_equal([function(x[i]).item() for i in range(len(numbers))], whole)
+    if (name, dtype) != ("log2", "float32"):  # in jit a multiple of log
+        np.testing.assert_array_equal(np.asarray(f.jit(function)(x)), whole)
+    with np.errstate(divide="ignore"):
+        expected = getattr(np, {"atanh": "arctanh"}.get(name, name))(numbers[-3:])
+    np.testing.assert_array_equal(np.signbit(whole[-3:]), np.signbit(expected))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "int64", "uint64", "float16", "float32", "float64"])
+@pytest.mark.parametrize("n", [0, 1, 200, 257, 5000])
+def test_sorting_is_stable_with_nan_last_and_keeps_the_bits_of_elements(dtype, n):
+    np = pytest.importorskip("numpy")
+    draw = np.random.default_rng(n)
+    x = (draw.standard_normal(n) * 10).astype(dtype) if dtype.startswith("float") else draw.integers(0, 50, n).astype(dtype)
+    if dtype.startswith("float"):
+        for special in (np.nan, -np.nan, 0.0, -0.0, np.inf, -np.inf):
+            x[draw.random(n) < 0.1] = special
+    a, order = f.asarray(x), np.argsort(x, kind="stable")
+    np.testing.assert_array_equal(np.asarray(f.argsort(a)), order)
+    assert np.asarray(f.sort(a)).tobytes() == x[order].tobytes()
+    nan = x != x
+    last = np.lexsort((np.arange(n), -np.where(nan, 0, x.astype("longdouble")), ~nan))
+    np.testing.assert_array_equal(np.asarray(f.argsort(a, descending=True)), last)
+    assert np.asarray(f.sort(a, descending=True)).tobytes() == x[last].tobytes()
+    np.testing.assert_array_equal(np.asarray(f.jit(f.argsort)(a)), order)
