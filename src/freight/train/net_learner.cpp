@@ -297,10 +297,9 @@ void share_states(NetRun& p) {
 // Begins to draw the weights, which the first step will need.
 std::unique_ptr<trace::DrawAhead> draw_ahead(const NetTraining& net) {
   std::vector<std::shared_ptr<trace::VariableImpl>> variables;
-  for (const nn::NamedVariable& v : net.model.net->state_dict()) variables.push_back(v.variable.impl());
-  for (const nn::NamedVariable& v : net.shares ? std::vector<nn::NamedVariable>() : net.optimizer->states()) {
-    variables.push_back(v.variable.impl());
-  }
+  std::vector<nn::NamedVariable> all = net.model.net->state_dict();
+  if (!net.shares) std::ranges::copy(net.optimizer->states(), std::back_inserter(all));
+  for (const nn::NamedVariable& v : all) variables.push_back(v.variable.impl());
   return std::make_unique<trace::DrawAhead>(variables);
 }
 

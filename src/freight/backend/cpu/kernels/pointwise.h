@@ -18,8 +18,8 @@ struct PointwiseLoop {
   char* const* at;
   const int64_t* steps;
 };
-// Within 4 ulp; special values are those of the op table. Throws Error(internal) for an op that has no SIMD loop of the
-// type: f32 has all pointwise ones that tile_chain.cpp and tile_f64.cpp have, f64 those of tile_f64.cpp.
+// Within 4.1 ulp; special values are those of the op table. Throws Error(internal) for an op that has no SIMD loop of
+// the type: f32 has all pointwise ones that tile_chain.cpp and tile_f64.cpp have, f64 those of tile_f64.cpp.
 void run_pointwise(const PointwiseLoop& loop);
 
 }  // namespace freight::cpu
