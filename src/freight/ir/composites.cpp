@@ -149,17 +149,26 @@ Values layer_norm(Builder& b, const Node& n, const Values& in) {
   return {b.cast(y.v, t)};
 }
 
-// Wu & He 2018: normalize groups of channels per sample.
+// Wu & He 2018: normalize groups of channels per sample. The places of each channel are added up first, so that x keeps
+// its axes, and with them the order in memory that the convolutions around it have chosen.
 Values group_norm(Builder& b, const Node& n, const Values& in) {
   const auto& a = attrs<NormAttrs>(n);
-  const Type type = b.type(in[0]);  // (N, C, ...)
-  Shape grouped{type.shape[0], a.groups, type.shape[1] / a.groups};
-  for (int i = 2; i < type.shape.rank(); ++i) grouped.push_back(type.shape[i]);
-  Shape axes;
-  for (int i = 2; i < grouped.rank(); ++i) axes.push_back(i);
-  const Ex x{&b, b.cast(b.reshape(in[0], grouped), wide(type.dtype))};
-  const Ex flat{&b, b.reshape(normalize(x, axes, a.eps).v, type.shape)};
-  return {b.cast(affine_channels(flat, in[1], in[2]).v, type.dtype)};
+  const DType t = b.type(in[0]).dtype;
+  const Ex x{&b, b.cast(in[0], wide(t))};  // (N, C, ...)
+  const Shape full = x.shape();
+  Shape places, channels = full;
+  for (int i = 2; i < full.rank(); ++i) {
+    places.push_back(i);
+    channels[i] = 1;
+  }
+  const auto mean_of_group = [&](Ex v) {
+    const Ex of_channel = places.empty() ? v : mean_over(v, places);
+    const Ex grouped{&b, b.reshape(of_channel.v, {full[0], a.groups, full[1] / a.groups})};
+    return Ex{&b, b.reshape(expand(mean_over(grouped, {2}), grouped.shape()).v, channels)};  // (N, C, 1, ...)
+  };
+  const Ex centered = x - expand(mean_of_group(x), full);
+  const Ex scale = apply(Op::rsqrt, mean_of_group(apply(Op::square, centered)) + a.eps);
+  return {b.cast(affine_channels(centered * expand(scale, full), in[1], in[2]).v, t)};
 }
 
 // Hendrycks & Gimpel 2016: x Phi(x), or its tanh approximation. backend/cpu/kernels/gelu.cpp knows these expressions.
