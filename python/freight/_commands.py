@@ -186,6 +186,13 @@ def _documents(text):
     return found
 
 
+def _flat(value):
+    """The values of an argument, of which a command may take several: serve(a, b) and serve([a, b])."""
+    if isinstance(value, (list, tuple)):
+        return [v for part in value for v in _flat(part)]
+    return [] if value is None else [value]
+
+
 def command_line(name, arguments, options, kinds):
     """`arguments` in their order, None for those that are left out, and options by the command's flags."""
     words = name.split()
@@ -194,7 +201,7 @@ def command_line(name, arguments, options, kinds):
             words += _words(flag, kinds[flag], value)
     plain = []
     for value in arguments:
-        plain += [_text(v) for v in value] if isinstance(value, (list, tuple)) else [] if value is None else [_text(value)]
+        plain += [_text(v) for v in _flat(value)]
     like_flags = name != "launch" and any(len(w) > 1 and w.startswith("-") for w in plain)
     return words + ["--"] * like_flags + plain
 

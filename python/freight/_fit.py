@@ -227,6 +227,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         x, tokens = _inputs(x, "fit: x")
         y, classes = _targets(y, name, None, "fit")
         _warn_of_targets(*given, y, loss)
+        if y.dtype == xp.int64 and not callable(loss) and y.shape[0] and int(xp.min(y)) < 0:
+            raise ValueError(f"fit: y: expected classes from 0, got {int(xp.min(y))}: samples without a class have to be left out")
     if not path:
         _need_as_many(x, y, "fit")
     if validation_split:

@@ -173,7 +173,7 @@ except KeyboardInterrupt:
 
 
 def test_a_server_predicts_until_it_is_closed(folder):
-    with freight.serve("run/linear/model.safetensors", port=0, quiet=True) as server:
+    with freight.serve(["run/linear/model.safetensors"], port=0, quiet=True) as server:  # as serve("...")
         assert server.models == ["linear"] and "running" in repr(server)
         body = json.dumps({"size": 3, "color": "red"}).encode()
         request = urllib.request.Request(server.url + "/predict", body, {"Content-Type": "application/json"})

@@ -27,7 +27,7 @@ BAD = [
     (lambda n: fit(n, validation_data=X), TypeError, r"validation_data: expected \(x, y\)"),
     (lambda n: fit(n, validation_data=(X[:, :5], Y)), ValueError, "validation_data: samples have shape"),
     (lambda n: fit(n, np.where(X > 3, np.nan, X)), ValueError, "nan|NaN"),
-    (lambda n: fit(n, y=Y - 1), ValueError, "has -1"),
+    (lambda n: fit(n, y=Y - 1), ValueError, "fit: y: expected classes from 0, got -1: samples without a class have to be left out"),
     (lambda n: fit(n, y=Y + 7), ValueError, "classes"),
     (lambda n: fit(n, X[:, :5]), ValueError, "10"),
     (lambda n: fit(n, (X * 10).astype("i8"), Y), ValueError, "fit: x: expected floats, got integers, which are tokens: use x.astype"),
