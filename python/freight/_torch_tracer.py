@@ -376,7 +376,7 @@ def unwrapped(module):
 
 
 def _folded(module):
-    from torch.nn.utils import parametrize, remove_spectral_norm, remove_weight_norm
+    from torch.nn.utils import parametrize, remove_spectral_norm, remove_weight_norm  # type: ignore[import-not-found]
 
     def computed(m):
         """(name, function that removes it) of the weights that are computed by hooks."""
