@@ -37,6 +37,8 @@ INSTEAD = {
 class Spread(tuple):
     """Arguments from a tuple, as *x gives them."""
 
+    __slots__ = ()
+
 
 def known_as(name, is_method, source):
     """The name of the function here; None where there is none. In-place functions are those of the name without its last line."""
