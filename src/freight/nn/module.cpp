@@ -251,7 +251,7 @@ Module::PartsApart::PartsApart()
 Module::PartsApart::~PartsApart() {
   trace::ThreadContext& context = thread_context();
   context.module_depth = depth_;
-  context.tokens = std::move(tokens_);
+  context.tokens = tokens_;
   context.token_counts = std::move(counts_);
 }
 

@@ -25,8 +25,7 @@ namespace freight::gpu {
 namespace {
 
 // A fused node around `product` that is in no graph yet; operands and results are those of the graph that is read.
-Node fused_node(FusedKind kind, const Node& product, const std::vector<Type>& operands, std::vector<Value> in,
-                std::vector<Value> out) {
+Node fused_node(FusedKind kind, const Node& product, const std::vector<Type>& operands, ValueList in, ValueList out) {
   FusedAttrs attrs{pattern_body(kind, product.attrs, operands), kind};
   return {Op::fused, std::move(attrs), std::move(in), std::move(out), product.scope, product.where, product.function};
 }

@@ -22,20 +22,24 @@ namespace {
 // The key of an element: a pair for complex numbers, whose real parts count first, else of 32 bits or 64 for types of 8
 // bytes: ascending, NaN last; zeros of both signs have one key, and so have all NaN.
 template <class T>
+auto real_key(T x) {
+  using Key = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+  constexpr Key kTop = Key{1} << (sizeof(Key) * 8 - 1);
+  if constexpr (std::is_floating_point_v<T>) {
+    const Key bits = std::bit_cast<Key>(x + T(0));  // of -0 that is 0
+    return x != x ? ~Key{0} : bits & kTop ? ~bits : bits | kTop;
+  } else {
+    return std::is_signed_v<T> ? static_cast<Key>(x) ^ kTop : static_cast<Key>(x);
+  }
+}
+template <class T>
 auto sort_key(T x) {
   if constexpr (kIsComplex<T>) {
-    return std::pair(sort_key(x.real()), sort_key(x.imag()));
+    return std::pair(real_key(x.real()), real_key(x.imag()));
   } else if constexpr (kIsHalf<T>) {
-    return sort_key(static_cast<float>(x));
+    return real_key(static_cast<float>(x));
   } else {
-    using Key = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
-    constexpr Key kTop = Key{1} << (sizeof(Key) * 8 - 1);
-    if constexpr (std::is_floating_point_v<T>) {
-      const Key bits = std::bit_cast<Key>(x + T(0));  // of -0 that is 0
-      return x != x ? ~Key{0} : bits & kTop ? ~bits : bits | kTop;
-    } else {
-      return std::is_signed_v<T> ? static_cast<Key>(x) ^ kTop : static_cast<Key>(x);
-    }
+    return real_key(x);
   }
 }
 
