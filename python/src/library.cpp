@@ -373,7 +373,7 @@ nb::object led_gradient(nb::handle y, nb::handle to) {
   return wrap(where(all, stop_gradient(t), broadcast_to(number, t.shape())));
 }
 
-// Of an array that the loss does not use None.
+// An array that the loss does not use has None.
 nb::list gradients(nb::handle loss, nb::handle arrays) {
   PyArray& l = array_of(loss, "grad");
   if (l.on_host()) raise<ValueError>("grad: the loss does not depend on the arguments");

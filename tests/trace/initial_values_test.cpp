@@ -157,7 +157,7 @@ TEST(VariableTest, AdoptsTheMemoryOfAnArrayThatNobodyElseUses) {
   const Array given = Array::of<float>({1, 2, 3}, {3});
   fresh.adopt(given);
   EXPECT_EQ(fresh.array().raw(), given.raw());
-  // What has memory keeps it, and gets the values; so does what would lie where no kernel expects it.
+  // A variable that has memory keeps it and gets the values; so does one that would lie where no kernel expects it.
   const Array other = Array::of<float>({4, 5, 6}, {3});
   const void* const before = made.array().raw();
   made.adopt(other);

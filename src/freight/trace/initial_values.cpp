@@ -242,7 +242,7 @@ class DrawAhead::Work {
 
 namespace {
 
-// What is being drawn ahead, under the mutex; the variables stay alive, so that no other takes their address.
+// The mutex guards what is being drawn ahead. The variables stay alive, so that no other takes their address.
 struct Ahead {
   std::shared_ptr<VariableImpl> variable;
   std::shared_ptr<Drawing> drawing;
