@@ -4,6 +4,22 @@ from ._module import Layer, Module, _changed, _modes_kept, _results
 from ._parameter import Parameter
 
 
+class Wrapper(Module):
+    """A module around another one, whose parameters and public attributes it has as its own."""
+
+    def __init__(self, inside):
+        super().__init__()
+        self.__dict__["_inside"] = inside
+
+    def _parts(self):
+        return [("", self._inside._built())]
+
+    def __getattr__(self, name):
+        if name[:1] == "_":
+            raise AttributeError(name)
+        return getattr(self._inside, name)
+
+
 class _Listed(Module):
     """Modules in order. Their names are their numbers, which follow every change, unless a dict has named them."""
 

@@ -200,7 +200,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     name = loss if isinstance(loss, str) else _name_for_targets(loss)
     ranks = _devices.count_of(devices, device, model)
     device = distributed._device("cpu" if ranks else device)
-    path = os.fspath(x) if isinstance(x, (str, os.PathLike)) else None
+    path = _fit_folder.path_of(x)
     batches = _Batches(x, name, steps_per_epoch) if y is None and not path and _is_loader(x) else None
     if steps_per_epoch is not None and not batches:
         raise ValueError(f"fit: steps_per_epoch is for iterables of batches: expected none for a path or arrays, got {steps_per_epoch!r}")
@@ -382,8 +382,8 @@ def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device
     task = model.__dict__.get("_task") or {}
     if loss is None and task.get("own_loss"):
         raise ValueError("evaluate: loss: the model was trained with a loss function of its program, which its file does not have: expected it as loss=")
-    loss = task.get("loss_function", task.get("loss", "auto")) if loss is None else loss
-    metric = _one_metric(task.get("metric") if metric is None else metric, "evaluate")
+    loss = task.get("loss", "auto") if loss is None else loss  # accepted_with_targets gives functions and the metric of fit
+    metric = _one_metric(metric, "evaluate")
     x, tokens = _inputs(x, "evaluate: x")
     y, classes = _targets(y, loss if isinstance(loss, str) else _name_for_targets(loss), task.get("classes"), "evaluate")
     _need_as_many(x, y, "evaluate")

@@ -217,6 +217,8 @@ def _are_batches(x):
 
 
 def _is_loader(x):
+    if isinstance(x, str):  # a path
+        return False
     if _are_batches(x):
         return True
     is_sequence = hasattr(x, "__getitem__") and hasattr(x, "__len__")  # such as those of Keras

@@ -33,7 +33,6 @@ def evaluated(model, path, *, batch_size, loss, metric, device, precision):
     if callable(task.get("loss_function")) or callable(metric) or loss is not None or precision != "fp32":
         raise ValueError("evaluate: x: on a folder expected the loss of fit by its name, the name of a metric and precision fp32: other ones "
                          "are for arrays")
-    metric = task.get("metric") if metric is None else metric
     with _stored(model, "evaluate") as file:
         found = _command_functions.eval(file, data=path, batch_size=batch_size, device=device, quiet=True)
     figures = {"loss": found["loss"]}

@@ -5,6 +5,7 @@ import functools
 from . import _array_api as xp
 from . import _core, _functions, _outputs, _rows, _several
 from ._functions import isfinite
+from ._several_targets import OF_VALUES, mean_of_samples
 
 
 def _kind_of(y):
@@ -28,7 +29,7 @@ def _per_sample(function):
     @functools.wraps(function)
     def call(outputs, targets):
         found = function(outputs, targets)
-        return xp.mean(found, axis=tuple(range(1, found.ndim))) if isinstance(found, _core.Array) and found.ndim > 1 else found
+        return mean_of_samples(found) if isinstance(found, _core.Array) else found
 
     return call
 
@@ -80,10 +81,6 @@ def _right_of_classes(outputs, targets):
     return xp.mean(xp.astype(xp.astype(xp.argmax(outputs, axis=1), targets.dtype) == targets, xp.float32))
 
 
-# Losses of values of which a sample has more than one axis: the library's trainer has one axis of them.
-_OF_VALUES = {"mse": _functions.mse_loss, "mae": _functions.l1_loss, "huber": _functions.huber_loss}
-
-
 def _of_whole_arrays(model, request, loss):
     """(the function of a named loss, the function of the accuracy), where targets have axes that the library's losses do not take:
     values (N, ...) with outputs of the same shape, and classes (N, ...) with outputs (N, K, ...); else None for each. A loss of
@@ -93,7 +90,7 @@ def _of_whole_arrays(model, request, loss):
         if request["loss"] == "bce":
             request["loss"] = "mse"
             return _functions.bce_with_logits, None
-        return _OF_VALUES.get(request["loss"]), None
+        return OF_VALUES.get(request["loss"]), None
     if y.dtype not in (xp.int32, xp.int64) or y.shape[0] == 0 or (y.ndim == 1 and not callable(loss)):
         return None, None
     outputs = tuple(_core.output_shape(model._node(), request))[1:]
@@ -192,8 +189,8 @@ def _weighted(request, weights, outputs):
         request["y"] = y * xp.expand_dims(weights, axis=1)
         return
     function = request.get("per_element") or request.get("loss_function")
-    if function is None and request["loss"] in _OF_VALUES:
-        function = functools.partial(_OF_VALUES[request["loss"]], reduction="none")
+    if function is None and request["loss"] in OF_VALUES:
+        function = functools.partial(OF_VALUES[request["loss"]], reduction="none")
     if function is None and y.dtype == xp.uint8:
         function = lambda o, t: _functions.bce_with_logits(o, xp.astype(t, xp.float32), reduction="none")  # noqa: E731
     if function is None:
@@ -210,7 +207,7 @@ def _weighted(request, weights, outputs):
         each = function(xp.reshape(outputs, t.shape) if same else outputs, t)
         if each.ndim == 0:
             raise ValueError("fit: with sample_weight the loss function must return a number per sample, got a scalar")
-        return xp.mean(xp.reshape(each, (each.shape[0], -1)), axis=1) * w
+        return mean_of_samples(each) * w
 
     request["loss_function"] = weighted_loss
     if y.dtype == xp.int64 and len(outputs) == 2 and "metric_function" not in request:

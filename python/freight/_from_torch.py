@@ -6,6 +6,7 @@ import warnings
 from . import _array_api as xp
 from . import _torch_vision  # noqa: F401 (its functions are in FUNCTIONS)
 from . import nn
+from ._containers import Wrapper
 from ._module import AttentionLayer, Layer, Module, RecurrentLayer
 from ._torch_functions import FIXED, FUNCTIONS, INSTEAD, OPERATORS, Packed, Spread, known_as
 from ._transformer import ACTIVATIONS
@@ -57,20 +58,8 @@ def from_torch(module, *, inputs=None):
     return converted
 
 
-class TimeFirst(Module):
+class TimeFirst(Wrapper):
     """A layer of (T, N, C), as PyTorch's recurrent layers and attention are without batch_first. Its parameters are the layer's."""
-
-    def __init__(self, layer):
-        super().__init__()
-        self.__dict__["_inside"] = layer
-
-    def _parts(self):
-        return [("", self._inside._built())]
-
-    def __getattr__(self, name):
-        if name[:1] == "_":
-            raise AttributeError(name)
-        return getattr(self._inside, name)
 
     def forward(self, x, *others, **keywords):
         if x.ndim == 2:  # a sample without a batch axis

@@ -6,7 +6,7 @@ import itertools
 import weakref
 
 from . import _fit_data, _rows, _several_targets
-from ._containers import OF_LIBRARY
+from ._containers import OF_LIBRARY, Wrapper
 from ._module import Module
 
 _made: weakref.WeakKeyDictionary[Module, tuple] = weakref.WeakKeyDictionary()  # modules -> (layout, Joined)
@@ -32,20 +32,17 @@ class Joined(Module):
         return self._inside()(**inputs) if named else self._inside()(*inputs.values())
 
 
-class Stored(Module):
+class Stored(Wrapper):
     """A network of several inputs from a file, whose graph takes them as rows."""
 
     def __init__(self, graph, layout):
-        super().__init__()
-        self.__dict__["_inside"], self.__dict__["_layout"] = graph, layout
-
-    def _parts(self):
-        return [("", self._inside._built())]
+        super().__init__(graph)
+        self.__dict__["_layout"] = layout
 
     def forward(self, *inputs, **named):
         names = [name for name, _, _ in self._layout]
         given = {**dict(zip(names, inputs)), **named}
-        if len(inputs) > len(names) or list(sorted(given)) != sorted(names):
+        if len(inputs) > len(names) or sorted(given) != sorted(names):
             raise TypeError(f"forward: expected the inputs {_rows.named(self._layout)}, got {', '.join(given) if named else len(inputs)}")
         return self._inside(_rows.joined([given[name] for name in names]))
 
@@ -56,9 +53,8 @@ def layout_of(model):
     _, whole = _made.get(model, (None, None))
     if whole is None:
         return None, None
-    names = model._layout if isinstance(model, Stored) else list(inspect.signature(model.forward).parameters)
-    return whole, tuple((name if isinstance(name, str) else names[name][0] if isinstance(model, Stored) else names[name], shape, dtype)
-                        for name, shape, dtype in whole._layout)
+    names = [name for name, _, _ in model._layout] if isinstance(model, Stored) else list(inspect.signature(model.forward).parameters)
+    return whole, tuple((name if isinstance(name, str) else names[name], shape, dtype) for name, shape, dtype in whole._layout)
 
 
 def original(model):
@@ -172,13 +168,10 @@ def accepted_with_targets(function):
     """fit or evaluate, which then also take several inputs as x and several targets as y."""
     name = function.__name__
 
-    def are_batches(x):
-        return not isinstance(x, str) and _fit_data._is_loader(x)
-
     def data_of(model, data, targets, what):
         """(the module as one of a single array, x, y), for arrays (x, y) or batches of them."""
         x, y = data
-        if y is None and are_batches(x):
+        if y is None and _fit_data._is_loader(x):
             model, x = _of_batches(model, x, what)
 
             def rows_of(batch):
@@ -199,7 +192,7 @@ def accepted_with_targets(function):
         whole, x, y = data_of(model, _split_pair(model, x, y), targets, name)
         validation = settings.get("validation_data")
         if validation is not None:
-            pair = (validation, None) if are_batches(validation) else _fit_data._pair(validation, "fit: validation_data")
+            pair = (validation, None) if _fit_data._is_loader(validation) else _fit_data._pair(validation, "fit: validation_data")
             other, vx, vy = data_of(model, pair, targets, "fit: validation_data")
             if other is not whole:
                 raise ValueError("fit: validation_data: expected inputs of the same names, shapes and types as x")
@@ -208,7 +201,7 @@ def accepted_with_targets(function):
         if name == "evaluate":
             loss = task.get("loss_function") if loss is None else loss
             metric = task.get("metric") if metric is None else metric
-        if targets.layout is not None or (y is None and are_batches(x)):
+        if targets.layout is not None or (y is None and _fit_data._is_loader(x)):
             if targets.layout is not None:
                 _several_targets.need_loss(loss, name)
             loss, metric = targets.given_to(loss, "loss"), targets.given_to(metric, "metric")

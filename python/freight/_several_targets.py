@@ -70,10 +70,17 @@ def _cross_entropy(outputs, targets):
     return _functions.cross_entropy(outputs, targets, reduction="none")
 
 
-_NAMED = {"cross_entropy": _cross_entropy,
-          "mse": lambda o, t: _functions.mse_loss(_of_shape(o, t), t, reduction="none"),
-          "mae": lambda o, t: _functions.l1_loss(_of_shape(o, t), t, reduction="none"),
-          "huber": lambda o, t: _functions.huber_loss(_of_shape(o, t), t, reduction="none"),
+def _of_values(function):
+    return lambda o, t: function(_of_shape(o, t), t, reduction="none")
+
+
+def mean_of_samples(found):
+    """The means (N) of a result (N, ...) over each sample."""
+    return xp.mean(found, axis=tuple(range(1, found.ndim))) if found.ndim > 1 else found
+
+
+OF_VALUES = {"mse": _functions.mse_loss, "mae": _functions.l1_loss, "huber": _functions.huber_loss}
+_NAMED = {"cross_entropy": _cross_entropy, **{name: _of_values(function) for name, function in OF_VALUES.items()},
           "bce": lambda o, t: _functions.bce_with_logits(_of_shape(o, t), xp.astype(t, xp.float32), reduction="none")}
 
 
@@ -93,9 +100,7 @@ def _sum_of(losses):
         outputs, targets = _by_key(outputs, parts, "outputs"), _by_key(targets, parts, "targets")
         total = None
         for key, function in parts.items():
-            each = function(outputs[key], targets[key])
-            if each.ndim > 1:
-                each = xp.mean(each, axis=tuple(range(1, each.ndim)))
+            each = mean_of_samples(function(outputs[key], targets[key]))
             total = each if total is None else total + each
         return total
 

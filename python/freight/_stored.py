@@ -8,7 +8,7 @@ import os
 
 from . import _array_api as xp
 from . import _core, _several, nn
-from ._containers import OF_LIBRARY, wrapped
+from ._containers import OF_LIBRARY, wrapped, Wrapper
 from ._from_torch import TimeFirst, Traced, Value
 from ._module import Layer, Module
 from ._parameter import Buffer, Parameter
@@ -125,21 +125,13 @@ def described(module, task):
         return None
 
 
-class NamedOutputs(Module):
+class NamedOutputs(Wrapper):
     """A graph whose results have names: those of the dict that the forward it was traced from returns. Its parameters are the
     graph's."""
 
     def __init__(self, graph, structure):
-        super().__init__()
-        self.__dict__["_inside"], self.structure = graph, structure
-
-    def _parts(self):
-        return [("", self._inside._built())]
-
-    def __getattr__(self, name):
-        if name[:1] == "_":
-            raise AttributeError(name)
-        return getattr(self._inside, name)
+        super().__init__(graph)
+        self.structure = structure
 
     def forward(self, x):
         found = self._inside(x)
