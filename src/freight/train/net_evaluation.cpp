@@ -96,6 +96,7 @@ void settle_class_weights(NetRun& p) {
 
 // Figures of a class with one validation sample or none say nothing.
 void warn_of_rare_classes(NetRun& p) {
+  if (p.task->test_count() == 0) return;
   const ClassCounts held_out = p.task->test_classes();
   for (const auto& [count, what] : {std::pair{0.0, "no sample"}, {1.0, "one sample"}}) {
     std::vector<std::string> rare;
