@@ -93,7 +93,7 @@ class Optimizer:
         self._optimizer.lr = float(lr)
 
     def group_lr(self, name, lr=None):
-        """The rate of a group; sets it where one is given."""
+        """The rate of a group; sets it where one is given, for a group that was made with an lr of its own."""
         if lr is not None:
             self._optimizer.set_group_lr(name, float(lr))
         return _shortest(self._optimizer.group_lr(name))
@@ -139,7 +139,7 @@ def multi_step(lr, milestones, gamma=0.1):
 
 
 def cosine(lr, total_steps, eta_min=0.0):
-    """PyTorch's CosineAnnealingLR."""
+    """PyTorch's CosineAnnealingLR, but that the rate stays at eta_min after total_steps."""
     return Schedule(_core.schedule("cosine", [lr, total_steps, eta_min], []).at)
 
 
