@@ -19,14 +19,15 @@ def _rows(mask):
 class _TransformerLayer(Module):
     """What encoder and decoder layers share: attention and two linear layers, each with a residual and a norm."""
 
-    def _make(self, norms, d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias):
+    def _make(self, attentions, d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias):
         Module.__init__(self)
         if activation not in ACTIVATIONS:
             raise ValueError(f"{type(self).__name__}: activation: expected \"relu\" or \"gelu\", got {activation!r}")
         self.activation, self.batch_first, self.norm_first = activation, batch_first, norm_first
-        self.self_attn = _layers.MultiheadAttention(d_model, nhead, dropout, bias)
+        for name in attentions:  # parameters in PyTorch's order
+            setattr(self, name, _layers.MultiheadAttention(d_model, nhead, dropout, bias))
         self.linear1, self.linear2 = _layers.Linear(d_model, dim_feedforward, bias), _layers.Linear(dim_feedforward, d_model, bias)
-        for i in range(1, norms + 1):
+        for i in range(1, len(attentions) + 2):
             setattr(self, f"norm{i}", _layers.LayerNorm(d_model, layer_norm_eps, bias=bias))
             setattr(self, f"dropout{i}", _layers.Dropout(dropout))
         self.dropout = _layers.Dropout(dropout)
@@ -59,7 +60,7 @@ class TransformerEncoderLayer(_TransformerLayer):
 
     def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5, batch_first=False,
                  norm_first=False, bias=True):
-        self._make(2, d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
+        self._make(["self_attn"], d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
 
     def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
         self._need_masks(src_mask=(is_causal, src_mask))
@@ -80,8 +81,8 @@ class TransformerDecoderLayer(_TransformerLayer):
 
     def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5, batch_first=False,
                  norm_first=False, bias=True):
-        self._make(3, d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
-        self.multihead_attn = _layers.MultiheadAttention(d_model, nhead, dropout, bias)
+        self._make(["self_attn", "multihead_attn"], d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first,
+                   norm_first, bias)
 
     def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None, memory_key_padding_mask=None,
                 tgt_is_causal=False, memory_is_causal=False):

@@ -287,6 +287,7 @@ def test_transformers_with_masks_are_pytorchs(settings):
     np.testing.assert_array_equal(nn.Transformer.generate_square_subsequent_mask(4).numpy(), mask.numpy())
     np.testing.assert_allclose(ours(*given, **masks, tgt_is_causal=True).numpy(), y.detach().numpy(), rtol=1e-4, atol=1e-5)
     grads = fr.grad(lambda net: fr.sum(net(*given, **masks) ** 2))(ours)
+    assert [name for name, _ in ours.named_parameters()] == [name for name, _ in theirs.named_parameters()]
     for name, p in theirs.named_parameters():
         np.testing.assert_allclose(grads[name].numpy(), p.grad.numpy(), rtol=1e-3, atol=1e-4, err_msg=name)
     with pytest.raises(ValueError, match="TransformerDecoderLayer: is_causal: expected tgt_mask with it"):
