@@ -29,6 +29,9 @@ class Callback:
     def on_train_end(self, history):
         """history: what fit returns."""
 
+    def _recall(self, history):
+        """Hears of the epochs that a resumed run has behind it."""
+
     def _answered(self, method, found):
         """What the method has asked for by its result: True to stop, a learning rate, or None."""
         value = found.item() if getattr(found, "ndim", None) == 0 and hasattr(found, "item") else found  # NumPy's, Freight's, torch's
@@ -41,10 +44,10 @@ class Callback:
         return float(value)
 
 
-def settings_of(callbacks, output_dir):
-    """(keywords of fit that the callbacks set, the run directory)."""
+def settings_of(callbacks, output_dir, apart=()):
+    """(keywords of fit that the callbacks set, but for those `apart`; the run directory)."""
     found = {}
-    for c in callbacks:
+    for c in (c for c in callbacks if c not in apart):
         for key, value in _fit_settings.checked(type(c).__name__, c.settings()).items():
             value = os.fspath(value) if isinstance(value, os.PathLike) else value
             if key != "output_dir":
@@ -129,23 +132,41 @@ def known_metric(argument, name, prefix=""):
 
 
 def judged_by(callbacks, metric):
-    """(the setting `metric` of fit, whether higher is better) by which the callbacks want evaluations compared; None for what none
-    of them says."""
-    found = {}
+    """(the setting `metric` of fit, whether higher is better) by which callbacks want the trainer to compare evaluations, None for
+    what none of them says; and (callback, figure, whether higher is better) of each EarlyStopping that compares by another figure
+    itself. The trainer, which writes the best checkpoint, compares by the monitor of a Checkpoint, else by a name in fit(metric=),
+    else by the first monitor."""
+    asked = {c: c._settle(metric) for c in callbacks if isinstance(c, _Monitor) and c.monitor is not None}
+    named = metric if isinstance(metric, str) and metric != "auto" else None
+    kept = {c: found for c, found in asked.items() if isinstance(c, Checkpoint)}
+    if len(set(kept.values())) > 1:
+        raise ValueError(f"fit: callbacks: {', and '.join(f'Checkpoint monitors {c.monitor}' for c in kept)}: expected one figure, by which one "
+                         "epoch is the best of the run directory")
+    first = next(iter(kept.values()), (named, None) if named else next(iter(asked.values()), (None, None)))
+    usual = ("own", getattr(metric, "higher_is_better", True)) if callable(metric) else (named or "loss", None)
+    apart, follows = [], False
     for c in callbacks:
-        if isinstance(c, _Monitor) and c.monitor is not None:
-            setting, higher = c._settle(metric)
-            found.setdefault(setting, (f"{type(c).__name__} monitors {c.monitor}", higher))
-    if found and isinstance(metric, str) and metric != "auto":
-        found.setdefault(metric, (f"metric is {metric!r}", None))
-    if len(found) > 1:
-        raise ValueError(f"fit: {', and '.join(text for text, _ in found.values())}: expected one figure, by which one epoch is the best")
-    return next(((setting, higher) for setting, (_, higher) in found.items()), (None, None))
+        if isinstance(c, EarlyStopping):
+            setting, higher = asked.get(c, usual)
+            same = first[0] in (None, setting) and (setting != "own" or first[1] in (None, higher))
+            if same and not follows:
+                follows = True  # of the trainer
+                continue
+            if higher is None:
+                higher = setting != "loss" and bool(_core.higher_is_better(setting))
+            apart.append((c, "val_" + (figure_of(metric) if setting == "own" else setting), higher))
+    return *(first if first[0] != named or kept else (None, None)), apart
+
+
+def figure_of(metric):
+    """The name of the figure that a function computes."""
+    name = getattr(metric, "__name__", "metric")
+    return name if name.isidentifier() else "metric"
 
 
 class EarlyStopping(_Monitor):
-    """Ends the run after `patience` evaluations without improvement of `monitor`, by default the validation loss. The weights are
-    then those of the best evaluation."""
+    """Ends the run after `patience` evaluations without improvement of `monitor`, by default fit's metric or the validation loss. The
+    weights are then those of the best evaluation, also where a Checkpoint keeps those that are the best by another figure."""
 
     def __init__(self, monitor=None, min_delta=0.0, patience=3, restore_best_weights=True, mode="auto", **unknown):
         _refuse(self, unknown)
@@ -161,7 +182,7 @@ class EarlyStopping(_Monitor):
 class Checkpoint(_Monitor):
     """Keeps checkpoints in a run directory, each epoch or every so many steps: the newest `keep`, from which fit(resume=True) goes
     on, and the best, best/model.safetensors, by `monitor` such as "val_accuracy". With a monitor the run ends with the best weights,
-    which model.safetensors has as well."""
+    unless an EarlyStopping has others, and model.safetensors has them."""
 
     def __init__(self, directory, every=0, keep=3, monitor=None, mode="auto", **unknown):
         _refuse(self, unknown)

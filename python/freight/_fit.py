@@ -10,7 +10,7 @@ import weakref
 
 from . import _array_api as xp
 from . import (
-    _core, _devices, _display, _fit_folder, _fit_settings, _functions, _hints, _lazy, _outputs, _rows, _several, _several_targets, _termination,
+    _core, _devices, _display, _fit_folder, _fit_settings, _functions, _hints, _lazy, _outputs, _rows, _several, _several_targets, _stopping, _termination,
     distributed)
 from ._callbacks import Callback, checked, hears_steps, judged_by, known_metric, settings_of
 from ._containers import wrapped
@@ -106,6 +106,7 @@ class _Sink:
         figures["lr"] = logs["lr"]
         if self.resumed and not self.history.epoch:
             self.history._recall(self.resumed, self.metric, logs["epoch"])
+            self._tell("_recall", self.history)
         self.history._add(logs["epoch"], figures)
         self.progress.epoch(logs, figures, self.history)
         return self._ask("on_epoch_end", logs["epoch"], {**logs, **figures})
@@ -270,21 +271,23 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     settings = _fit_settings.checked("fit", settings)
     if not isinstance(settings.get("optimizer", ""), str):
         request["optimizer"] = _own_optimizer(settings, model)
-    of_callbacks, output_dir = settings_of(callbacks, output_dir)
+    judge, higher, apart = judged_by(callbacks, metric)
+    of_callbacks, output_dir = settings_of(callbacks, output_dir, [c for c, _, _ in apart])
     settings |= of_callbacks
-    judge, higher = judged_by(callbacks, metric)
+    stoppings = [_stopping.Stopping(*one, os.fspath(output_dir)) for one in apart]
+    if stoppings and settings.get("model_ema", 0) > 0:
+        raise ValueError(f"fit: model_ema: expected one figure for EarlyStopping and Checkpoint beside it, got {stoppings[0].name} and another")
     if judge == "own":
         request["higher_is_better"] = higher
-    if isinstance(metric, str) and metric != "auto":
-        settings["metric"] = known_metric("fit: metric", metric)
-    elif judge:
-        settings["metric"] = judge
+    named = known_metric("fit: metric", metric) if isinstance(metric, str) and metric != "auto" else None
+    if judge or named:
+        settings["metric"] = judge or named
     if settings.get("metric") == "accuracy" == request.get("metric_name"):
         settings["metric"] = "own"
     if settings.get("metric") in ("accuracy", "loss") and not judge and not settings.get("early_stop") and validation_data is None and not path:
         del settings["metric"]  # they are shown in any case
-    if (settings.get("early_stop", 0) > 0 or "metric" in settings) and validation_data is None and not path:
-        what = "monitor" if judge else f"metric {metric!r}" if "metric" in settings else "early stopping"
+    if (settings.get("early_stop", 0) > 0 or "metric" in settings or stoppings) and validation_data is None and not path:
+        what = "monitor" if judge or stoppings else f"metric {metric!r}" if "metric" in settings else "early stopping"
         raise ValueError(f"fit: {what} compares evaluations: expected validation_data, got none")
     outputs = ()
     if (sample_weight is not None or class_weight is not None) and y.dtype == xp.int64 and not path:
@@ -311,7 +314,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     rank = distributed.get_rank()  # the other ranks train alike, and say nothing
     figure = request.get("metric_name", settings.get("metric"))
     figure = None if figure in ("loss", "auto") else figure
-    sink = _Sink(model, [] if rank else callbacks, 0 if rank else verbose, figure, os.fspath(output_dir) if resume else None, not rank)
+    sink = _Sink(model, [] if rank else [*callbacks, *stoppings], 0 if rank else verbose, figure, os.fspath(output_dir) if resume else None, not rank)
     before = model.__dict__.get("_task")
     model.__dict__["_task"] = {k: request[k] for k in ("input", "dtype", "loss", "classes", "mean", "std")}
     if before and "images" in before:
@@ -343,6 +346,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
             raise
         if path:  # the data says what the model is for
             model.__dict__["_task"] |= {k: result[k] for k in ("classes", "mean", "std", "images")}
+        _stopping.settle(stoppings, model, result)
         sink.end(result)
     return sink.history
 

@@ -4,6 +4,7 @@ import functools
 
 from . import _array_api as xp
 from . import _core, _functions, _outputs, _rows, _several
+from ._callbacks import figure_of
 from ._functions import isfinite
 from ._several_targets import OF_VALUES, mean_of_samples
 
@@ -65,8 +66,7 @@ def _request(model, x, y, *, loss, metric=None, classes=None):
     if right is not None and not callable(metric):
         request |= {"metric_function": right, "metric_name": "accuracy", "higher_is_better": True}
     if callable(metric):
-        name = getattr(metric, "__name__", "metric")
-        request |= {"metric_function": _per_sample(_outputs.whole(model, metric)), "metric_name": name if name.isidentifier() else "metric",
+        request |= {"metric_function": _per_sample(_outputs.whole(model, metric)), "metric_name": figure_of(metric),
                     "higher_is_better": getattr(metric, "higher_is_better", True)}
     return request
 

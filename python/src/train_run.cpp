@@ -626,6 +626,7 @@ void bind_runs(nb::module_& m) {
   m.def("metric_names", metrics::metric_names);
   m.def("hold_termination", signals::hold_termination);
   m.def("release_termination", signals::release_termination);
+  m.def("save_weights", [](const PyNode& node, const std::string& path) { store::save_weights(*node.module, path); });
   m.def("load_weights", [](const PyNode& node, const std::string& path) { store::load_weights(*node.module, path); });
   m.def("output_shape", [](const PyNode& node, const nb::dict& request) {
     return tuple_of(Shape(model_of(node, request).output_type(1).shape));

@@ -58,6 +58,66 @@ def test_early_stopping_takes_the_same_names():
     assert history.ended == "early" and history.best_epoch == values.index(min(values)) + 1
 
 
+def best_and_end(values, higher, patience, min_delta=0.0):
+    """(the best epoch, the last epoch) of Keras's EarlyStopping over these values of epochs."""
+    best = improved = -np.inf
+    at = stale = 0
+    for epoch, value in enumerate(values, 1):
+        score = value if higher else -value
+        at, best = (epoch, score) if score > best else (at, best)
+        stale, improved = (0, score) if score > improved + min_delta else (stale + 1, improved)
+        if stale == patience:
+            return at, epoch
+    return at, len(values)
+
+
+@pytest.mark.parametrize("stop, higher, keep, best", [("val_accuracy", True, "val_loss", min), ("val_loss", False, "val_accuracy", max),
+                                                      (None, False, "val_macro_f1", max)])
+@pytest.mark.parametrize("settings", [{}, {"devices": 2, "shards": 4}], ids=["one", "ranks"])
+def test_early_stopping_and_checkpoint_follow_a_figure_each(tmp_path, stop, higher, keep, best, settings):
+    long = {**NOISY, "epochs": 30, **settings}
+    plain = t.fit(t.made(), **long).history
+    net = t.made()
+    heard = [callbacks.Checkpoint(tmp_path / "run", monitor=keep), callbacks.EarlyStopping(stop, patience=3, min_delta=1e-3)]
+    history = t.fit(net, callbacks=heard, **long)
+    at, end = best_and_end(plain[stop or "val_loss"], higher, 3, 1e-3)
+    assert (history.best_epoch, history.epoch[-1], history.ended) == (at, end, "early") and end < 30
+    assert history.history["val_loss"] == plain["val_loss"][:end]
+    until = t.made()  # the weights behind the best epoch
+    t.fit(until, lr_scheduler="constant", **{**long, "epochs": at})
+    assert t.weights(net) == t.weights(until)
+    values = history.history[keep]
+    kept = t.made(seed=4).load_weights(tmp_path / "run/best/model.safetensors")
+    t.fit(until := t.made(), **{**long, "epochs": values.index(best(values)) + 1})
+    assert t.weights(kept) == t.weights(until) == t.weights(t.made(seed=5).load_weights(history.model_path))
+
+
+def test_several_early_stoppings_compare_each_by_its_own_figure():
+    plain = t.fit(t.made(), **{**NOISY, "epochs": 30}).history
+    for loss, accuracy in ((2, 9), (9, 2)):
+        heard = [callbacks.EarlyStopping("val_loss", patience=loss), callbacks.EarlyStopping("val_accuracy", patience=accuracy)]
+        history = t.fit(t.made(), callbacks=heard, **{**NOISY, "epochs": 30})
+        assert history.epoch[-1] == min(best_and_end(plain["val_loss"], False, loss)[1], best_and_end(plain["val_accuracy"], True, accuracy)[1])
+
+
+def test_a_resumed_run_goes_on_with_the_count_of_each(tmp_path):
+    class Stop(callbacks.Callback):
+        def on_train_batch_end(self, batch, logs):
+            if logs["total_step"] == 41:
+                raise KeyError("within an epoch")
+
+    def trained(name, *others, seed=1, **settings):
+        net = t.made(seed=seed)
+        heard = [callbacks.Checkpoint(tmp_path / name, monitor="val_loss"), callbacks.EarlyStopping("val_accuracy", patience=4), *others]
+        return t.fit(net, callbacks=heard, **{**NOISY, "epochs": 30}, **settings), t.weights(net)
+
+    whole = trained("whole")
+    with pytest.raises(KeyError):
+        trained("part", Stop())
+    rest = trained("part", seed=3, resume=True)
+    assert rest[1] == whole[1] and rest[0].best_epoch == whole[0].best_epoch and rest[0].epoch == whole[0].epoch
+
+
 def test_accuracy_is_watched_beside_a_loss_of_the_program(tmp_path):
     loss = nn.CrossEntropyLoss(label_smoothing=0.1)
     history = checked(tmp_path, "val_accuracy", "val_accuracy", max, loss=loss)[0]
@@ -116,9 +176,9 @@ BAD = [
     ({"monitor": "val_macrof1"}, {}, "there is no figure 'val_macrof1': use 'val_macro_f1'"),
     ({"monitor": "val_rmse"}, {}, "^metric: rmse is for values"),
     ({}, {"metric": "acc"}, "fit: metric: there is no figure 'acc': use 'accuracy'"),
-    ({"monitor": "val_loss"}, {"metric": "accuracy"}, "Checkpoint monitors val_loss, and metric is 'accuracy': expected one figure"),
-    ({"monitor": "val_loss"}, {"callbacks": [callbacks.EarlyStopping("val_accuracy")]},
-     "EarlyStopping monitors val_accuracy, and Checkpoint monitors val_loss: expected one figure"),
+    ({"monitor": "val_loss"}, {"callbacks": [callbacks.Checkpoint("elsewhere", monitor="val_accuracy")]},
+     "Checkpoint monitors val_accuracy, and Checkpoint monitors val_loss: expected one figure"),
+    ({"monitor": "val_loss"}, {"callbacks": [callbacks.EarlyStopping("val_accuracy")], "model_ema": 0.9}, "fit: model_ema: expected one figure"),
     ({"monitor": "val_loss"}, {"validation_data": None}, "fit: monitor compares evaluations: expected validation_data"),
 ]
 
