@@ -101,18 +101,21 @@ class _Monitor(Callback):
             raise ValueError(f"{kind}: mode: expected monitor with it, the figure whose direction it is, got {mode!r} alone")
         self.monitor, self.mode = monitor, mode
 
-    def _settle(self, metric):
-        """(the setting `metric` of fit, whether higher is better), for a fit whose argument metric is this."""
+    def _settle(self, metric, functions):
+        """(the setting `metric` of fit, whether higher is better), for a fit whose argument metric is this; for one of the other
+        functions its name."""
         name, own = self.monitor.removeprefix("val_"), callable(metric)
         if name == "metric" and isinstance(metric, str) and metric != "auto":
             name = metric
         if own and name in ("metric", getattr(metric, "__name__", "metric")):
             setting, known = "own", getattr(metric, "higher_is_better", None)
+        elif name in functions:
+            setting, known = name, getattr(functions[name], "higher_is_better", None)
         else:
             setting = known_metric(f"{type(self).__name__}: monitor", name, "val_")
             known = False if name == "loss" else _core.higher_is_better(name)
         asked = {"auto": known, "min": False, "max": True}[self.mode]
-        if asked is None and setting == "own":
+        if asked is None:
             raise ValueError(f"{type(self).__name__}: mode: expected \"min\" or \"max\" for {self.monitor}, a function without an attribute "
                              "higher_is_better, got \"auto\"")
         if known not in (None, asked):
@@ -128,15 +131,23 @@ def known_metric(argument, name, prefix=""):
     names = ["loss", *(n for n in _core.metric_names() if n != "auto")]
     near = next((n for n in names if n.startswith(name)), None) or next(iter(difflib.get_close_matches(name, names, 1)), None)
     hint = f": use {prefix + near!r}" if near else ""
-    raise ValueError(f"{argument}: there is no figure {prefix + name!r}{hint}; there are {', '.join(prefix + n for n in names)}, and a function as fit(metric=)")
+    raise ValueError(f"{argument}: there is no figure {prefix + name!r}{hint}; there are {', '.join(prefix + n for n in names)}, and functions in fit(metrics=)")
 
 
-def judged_by(callbacks, metric):
+def judge_among(callbacks, metric, functions):
+    """The name of the function by which the trainer is to compare evaluations, where a callback says so, else None."""
+    monitors = [c for c in callbacks if isinstance(c, _Monitor) and c.monitor is not None]
+    first = next((c for c in monitors if isinstance(c, Checkpoint)), monitors[0] if monitors and metric in (None, "auto") else None)
+    name = first and first.monitor.removeprefix("val_")
+    return name if name in functions else None
+
+
+def judged_by(callbacks, metric, functions=()):
     """(the setting `metric` of fit, whether higher is better) by which callbacks want the trainer to compare evaluations, None for
     what none of them says; and (callback, figure, whether higher is better) of each EarlyStopping that compares by another figure
     itself. The trainer, which writes the best checkpoint, compares by the monitor of a Checkpoint, else by a name in fit(metric=),
     else by the first monitor."""
-    asked = {c: c._settle(metric) for c in callbacks if isinstance(c, _Monitor) and c.monitor is not None}
+    asked = {c: c._settle(metric, functions) for c in callbacks if isinstance(c, _Monitor) and c.monitor is not None}
     named = metric if isinstance(metric, str) and metric != "auto" else None
     kept = {c: found for c, found in asked.items() if isinstance(c, Checkpoint)}
     if len(set(kept.values())) > 1:

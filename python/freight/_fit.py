@@ -10,17 +10,18 @@ import weakref
 
 from . import _array_api as xp
 from . import (
-    _core, _devices, _display, _fit_folder, _fit_settings, _functions, _hints, _lazy, _outputs, _rows, _several, _several_targets, _stopping, _termination,
+    _core, _devices, _display, _fit_figures, _fit_folder, _fit_settings, _functions, _hints, _lazy, _outputs, _rows, _several, _several_targets, _stopping, _termination,
     distributed)
-from ._callbacks import Callback, checked, hears_steps, judged_by, known_metric, settings_of
+from ._callbacks import Callback, checked, figure_of, hears_steps, judged_by, known_metric, settings_of
 from ._containers import wrapped
 from ._fit_data import (
-    _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _need_as_many, _need_samples, _pair, _targets, _warn_of_targets)
+    _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _need_as_many, _need_samples, _pair, _targets, _warn_of_targets, _with_weights)
 from ._fit_losses import (
-    _name_for_targets, _name_of, _one_metric, _request, _weight_per_class, _weight_per_sample, _weighted, _weights)
+    _name_for_targets, _name_of, _one_metric, _per_sample, _request, _scaled, _weight_per_class, _weight_per_sample, _weighted, _weights)
 from ._optim import Optimizer
 from ._transforms import _flatten, _leaves_of, _unflatten, autocast, jit, run_of_trainer
 
+OF_PROGRAM = ("loss_function", "loss_weights", "metrics")  # of a task: what a file does not have
 _COMPUTE = {"fp32": _core.float32, "tf32": _core.float32, "bf16": _core.bfloat16, "fp16": _core.float16}
 
 
@@ -34,7 +35,7 @@ class History:
         self.seconds = self.samples_per_second = 0.0
         self.output_dir = self.model_path = ""
 
-    def _recall(self, directory, metric, before=math.inf):
+    def _recall(self, directory, metric, others, before=math.inf):
         """Takes the epochs that a resumed run has behind it from its metrics."""
         epochs = {}
         with contextlib.suppress(FileNotFoundError), open(os.path.join(directory, "metrics.jsonl")) as lines:
@@ -45,8 +46,9 @@ class History:
                 for name, column in (("loss", "loss"), ("accuracy", "top1"), (metric, metric), ("lr", "lr")):
                     if row.get(column) is not None:  # percent, to the digits that are reported
                         figures.setdefault(prefix + name, round(row[column] * 1e10) / 1e12 if column == "top1" else row[column])
+        others.recalled(epochs)
         for epoch, figures in epochs.items():
-            self._add(epoch, figures)
+            self._add(epoch, {**{k: v for k, v in figures.items() if k != "lr"}, **{k: v for k, v in figures.items() if k == "lr"}})
 
     def _add(self, epoch, figures):
         self.epoch.append(epoch)
@@ -62,13 +64,14 @@ class History:
 
 
 class _Sink:
-    """Gets the reports of a run, and hands them on to the callbacks. `metric` is its name, `resumed` a run directory; where it tells,
-    it gives warnings."""
+    """Gets the reports of a run, and hands them on to the callbacks. `metric` is its name, `figures` the further ones, `resumed` a run
+    directory; where it tells, it gives warnings."""
 
-    def __init__(self, model, callbacks, verbose, metric=None, resumed=None, tells=True):
+    def __init__(self, model, callbacks, verbose, metric=None, *, figures, resumed=None, tells=True):
         self.model, self.callbacks, self.metric, self.resumed, self.tells = model, callbacks, metric, resumed, tells
+        self.figures, self.gather = figures, figures.gather
         self.history, self.progress = History(), _display.progress(verbose)
-        self.progress.names = "loss", "accuracy", metric
+        self.progress.names = tuple(dict.fromkeys(["loss", "accuracy", metric, *figures.functions]))
         self.wants_steps = self.progress.wants_steps or any(hears_steps(c) for c in callbacks)
 
     def _tell(self, method, *arguments):
@@ -96,16 +99,17 @@ class _Sink:
         return figures
 
     def step(self, logs):
+        logs |= self.figures.so_far()
         self.progress.step(self._named(logs))
         return self._ask("on_train_batch_end", logs["step"], logs)
 
     def epoch(self, logs):
         test = self._named(logs.pop("validation", {}))
         figures = {k: self._named(logs)[k] for k in self.progress.names if k in logs}
-        figures.update({f"val_{k}": v for k, v in test.items()})
-        figures["lr"] = logs["lr"]
+        trained, validated = self.figures.epoch(logs["total_step"], logs["epoch"])
+        figures |= trained | {f"val_{k}": v for k, v in test.items()} | validated | {"lr": logs["lr"]}
         if self.resumed and not self.history.epoch:
-            self.history._recall(self.resumed, self.metric, logs["epoch"])
+            self.history._recall(self.resumed, self.metric, self.figures, logs["epoch"])
             self._tell("_recall", self.history)
         self.history._add(logs["epoch"], figures)
         self.progress.epoch(logs, figures, self.history)
@@ -114,7 +118,7 @@ class _Sink:
     def end(self, result):
         history = self.history
         if self.resumed and not history.epoch:
-            history._recall(self.resumed, self.metric)
+            history._recall(self.resumed, self.metric, self.figures)
         history.ended, history.steps, history.best_epoch = result["ended"], result["steps"], result["best_epoch"]
         history.seconds, history.samples_per_second = result["train_seconds"], result["samples_per_second"]
         history.output_dir, history.model_path = result["output_dir"], result["model_path"]
@@ -157,6 +161,13 @@ def _of_two_shapes(model, request, x, vx):
     return x, vx
 
 
+def _warn_of_precision(precision, device, what):
+    """Says where a device computes in another type than it is asked for."""
+    note = _core.precision_note(precision, device) if isinstance(precision, str) and precision in _COMPUTE else ""
+    if note and not distributed.get_rank():
+        warnings.warn(f"{what}: precision: {note}", stacklevel=6)
+
+
 # What an optimizer of the program has itself.
 _OF_OPTIMIZER = ("lr", "head_lr", "lr_layer_decay", "lr_scale", "momentum", "nesterov", "weight_decay", "clip_grad_norm", "decay_norm_bias")
 
@@ -192,12 +203,13 @@ def _split(x, y, sample_weight, share):
 @_several.accepted_with_targets
 @_outputs.kept
 def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sample_weight=None, class_weight=None, loss="auto",
-        metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0, resume=None, output_dir="",
+        metric="auto", metrics=(), callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0, resume=None, output_dir="",
         verbose=1, devices=None, steps_per_epoch=None, input_shape=None, validation_split=0.0, shuffle=True, **settings):
     """See Module.fit."""
     if class_weight is not None and not isinstance(class_weight, (str, dict)):
         raise TypeError(f"fit: class_weight: expected \"balanced\", a file of weights or a dict of them by class, got {class_weight!r}")
-    metric = _one_metric(metric, "fit")
+    callbacks = [checked(c) for c in ([callbacks] if isinstance(callbacks, Callback) else callbacks)]
+    metric, functions, names = _fit_figures.arranged(callbacks, _one_metric(metric, "fit"), metrics)
     name = loss if isinstance(loss, str) else _name_for_targets(loss)
     ranks = _devices.count_of(devices, device, model)
     device = distributed._device("cpu" if ranks else device)
@@ -248,17 +260,18 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     if validation_data is not None:
         if _is_loader(validation_data):
             validation_data = _collected(validation_data, "fit: validation_data")
-        vx, vy = _pair(validation_data, "fit: validation_data")
+        vx, vy, vw = _with_weights(validation_data, "fit: validation_data")
         vx, _ = _inputs(vx, "fit: validation_data")
         vy, _ = _targets(vy, name, classes, "fit: validation_data")
         _need_as_many(vx, vy, "fit: validation_data")
+        vw = None if vw is None else _scaled(_weight_per_sample(vw, vx.shape[0], "fit: validation_data"), "fit: validation_data")
         _are_shares(vy, loss, "fit: validation_data")
         if not shuffle:
             vx = _as_floats(vx)
         if vx.shape[1:] != x.shape[1:]:
             x, vx = _of_two_shapes(model, request, x, vx)
     else:
-        vx, vy = x[:0], y[:0]
+        vx, vy, vw = x[:0], y[:0], None
     request |= {"vx": vx, "vy": vy}
     if request["feeds"]:
         request["x"], request["vx"] = _as_floats(request["x"]), _as_floats(vx)
@@ -267,37 +280,62 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         request |= {"y": xp.astype(y, xp.float32), "vy": xp.astype(vy, xp.float32), "loss": "mse"}
         if "loss_function" not in request:
             request |= {"loss_function": _functions.bce_with_logits, "per_element": functools.partial(_functions.bce_with_logits, reduction="none")}
-    callbacks = [checked(c) for c in ([callbacks] if isinstance(callbacks, Callback) else callbacks)]
     settings = _fit_settings.checked("fit", settings)
     if not isinstance(settings.get("optimizer", ""), str):
         request["optimizer"] = _own_optimizer(settings, model)
-    judge, higher, apart = judged_by(callbacks, metric)
+    judge, higher, apart = judged_by(callbacks, metric, functions)
     of_callbacks, output_dir = settings_of(callbacks, output_dir, [c for c, _, _ in apart])
     settings |= of_callbacks
     stoppings = [_stopping.Stopping(*one, os.fspath(output_dir)) for one in apart]
     if stoppings and settings.get("model_ema", 0) > 0:
         raise ValueError(f"fit: model_ema: expected one figure for EarlyStopping and Checkpoint beside it, got {stoppings[0].name} and another")
-    if judge == "own":
-        request["higher_is_better"] = higher
+    if callable(metric):
+        functions = {figure_of(metric): metric, **functions}
+    outputs, named_loss, apart_of_rows = (), request["loss"], None
+    in_rows = sample_weight is not None or vw is not None or (class_weight is not None and (request["feeds"] or "metric_function" in request))
+    if (in_rows or class_weight is not None) and y.dtype == xp.int64 and not path:
+        outputs = tuple(_core.output_shape(model._node(), request))
+        classes = classes or [str(c) for c in range(outputs[-1])]
+    if in_rows:
+        whole = bool(functions) or vw is not None or "metric_function" in request
+        smoothing = settings.pop("label_smoothing", 0.0) if whole and "loss_function" not in request else 0.0
+        weights = _weights(sample_weight, class_weight, y, classes)
+        apart_of_rows = _weighted(request, weights, outputs, of_validation=vw, whole=whole, smoothing=smoothing)
+    elif class_weight is not None:
+        by_class = class_weight if isinstance(class_weight, str) or not classes else _weight_per_class(class_weight, classes)
+        settings["class_weight"] = by_class if isinstance(by_class, str) else json.dumps({str(k): float(v) for k, v in by_class.items()})
+    compares = figure_of(metric) if callable(metric) and judge in (None, "own") else ""
+    if compares:
+        if "metric_function" in request:
+            functions = {"accuracy": request.pop("accuracy_function"), **functions}
+            del request["metric_function"]
+            if callable(loss) and y.dtype == xp.int32:  # the trainer has no accuracy for tokens by a loss of the program: expects a metric
+                request["metric_function"] = _per_sample(_outputs.whole(model, metric))
+        request |= {"metric_name": compares, "higher_is_better": getattr(metric, "higher_is_better", True) if higher is None else higher}
+    figures = _fit_figures.Figures(model, functions, names, os.fspath(output_dir))
+    figures.judge, figures.apart, figures.only_traced = compares, apart_of_rows, bool(path)
     named = known_metric("fit: metric", metric) if isinstance(metric, str) and metric != "auto" else None
     if judge or named:
         settings["metric"] = judge or named
     if settings.get("metric") == "accuracy" == request.get("metric_name"):
         settings["metric"] = "own"
+    if settings.get("early_stop", 0) > 0 and "metric" not in settings and "metric_function" in request and not callable(metric):
+        settings["metric"] = "loss"  # the accuracy is a function here only because the library has none for these targets
+    for other in [named, *(s.name[4:] for s in stoppings)]:
+        known = other in (None, "loss", "accuracy", settings.get("metric"), request.get("metric_name"), *functions, *figures.names)
+        if not known and _core.higher_is_better(other) is not None:
+            figures.names.append(other)
+    figures.asked_of(request)
+    if figures.names and (path or callable(loss) or vw is not None or validation_data is None):
+        raise ValueError(f"fit: metrics: {figures.names[0]} compares all predictions with classes, labels or values: expected arrays as validation_data, "
+                         "without weights, and a loss by its name; or a function")
+    if validation_data is not None:
+        figures.take(lambda: predict(model, vx, device=device, precision=precision), vy, vw, "fit")
     if settings.get("metric") in ("accuracy", "loss") and not judge and not settings.get("early_stop") and validation_data is None and not path:
         del settings["metric"]  # they are shown in any case
     if (settings.get("early_stop", 0) > 0 or "metric" in settings or stoppings) and validation_data is None and not path:
         what = "monitor" if judge or stoppings else f"metric {metric!r}" if "metric" in settings else "early stopping"
         raise ValueError(f"fit: {what} compares evaluations: expected validation_data, got none")
-    outputs = ()
-    if (sample_weight is not None or class_weight is not None) and y.dtype == xp.int64 and not path:
-        outputs = tuple(_core.output_shape(model._node(), request))
-        classes = classes or [str(c) for c in range(outputs[-1])]
-    if sample_weight is not None or (class_weight is not None and request["feeds"]):
-        _weighted(request, _weights(sample_weight, class_weight, y, classes), outputs)
-    elif class_weight is not None:
-        by_class = class_weight if isinstance(class_weight, str) or not classes else _weight_per_class(class_weight, classes)
-        settings["class_weight"] = by_class if isinstance(by_class, str) else json.dumps({str(k): float(v) for k, v in by_class.items()})
     if isinstance(settings.get("lr"), (int, float)) and settings["lr"] < 0:  # the command's default is -1
         raise ValueError(f"fit: lr: expected a rate that is not negative, got {settings['lr']}")
     if not any(p.requires_grad for p in model.parameters()):
@@ -311,12 +349,14 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         settings["resume"] = "auto" if resume is True else os.fspath(resume)
     request["settings"] = {"epochs": epochs, "batch_size": 64 if batch_size is None else batch_size, "device": device,
                            "precision": precision, "grad_accum": grad_accum, "seed": seed, "output_dir": os.fspath(output_dir), **settings}
+    _warn_of_precision(precision, device, "fit")
     rank = distributed.get_rank()  # the other ranks train alike, and say nothing
     figure = request.get("metric_name", settings.get("metric"))
     figure = None if figure in ("loss", "auto") else figure
-    sink = _Sink(model, [] if rank else [*callbacks, *stoppings], 0 if rank else verbose, figure, os.fspath(output_dir) if resume else None, not rank)
+    sink = _Sink(model, [] if rank else [*callbacks, *stoppings], 0 if rank else verbose, figure, figures=figures,
+                 resumed=os.fspath(output_dir) if resume else None, tells=not rank)
     before = model.__dict__.get("_task")
-    model.__dict__["_task"] = {k: request[k] for k in ("input", "dtype", "loss", "classes", "mean", "std")}
+    model.__dict__["_task"] = {**{k: request[k] for k in ("input", "dtype", "classes", "mean", "std")}, "loss": named_loss}
     if before and "images" in before:
         model.__dict__["_task"]["images"] = before["images"]
     if labels:
@@ -324,7 +364,9 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     elif not callable(loss) and loss == "bce" and y.ndim > 2:
         model.__dict__["_task"]["loss"] = "bce"
     if callable(loss):
-        model.__dict__["_task"]["loss_function"] = _several_targets.given(loss)
+        model.__dict__["_task"] |= {"loss_function": _several_targets.given(loss), "loss_weights": getattr(loss, "weights", None)}
+    model.__dict__["_task"]["metrics"] = [*(_several_targets.given(f) for f in functions.values()
+                                               if f not in (metric, request.get("accuracy_function")) and not hasattr(f, "of_loss")), *names]
     if callable(metric) or "metric" in settings:
         model.__dict__["_task"]["metric"] = _several_targets.given(metric) if callable(metric) else settings["metric"]
     if not model.training:
@@ -364,7 +406,7 @@ def _trained(model, request, sink, ranks, output_dir):
 
         def train(heard):
             try:
-                return _core.fit(model._node(), request, sink if heard else _Sink(model, [], 0, sink.metric, tells=False))
+                return _core.fit(model._node(), request, sink if heard else _Sink(model, [], 0, sink.metric, figures=sink.figures, tells=False))
             except Exception as error:
                 _hints.keywords_for_flags(error)
                 raise
@@ -377,17 +419,22 @@ def _trained(model, request, sink, ranks, output_dir):
 
 @_several.accepted_with_targets
 @_outputs.kept
-def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device="auto", precision="fp32"):
+def evaluate(model, x, y=None, *, batch_size=256, sample_weight=None, loss=None, metric=None, metrics=None, device="auto", precision="fp32"):
     """See Module.evaluate."""
     if y is None and (path := _fit_folder.path_of(x)):
+        if sample_weight is not None or metrics:
+            raise ValueError("evaluate: sample_weight and metrics are for arrays: expected none with a folder")
         return _fit_folder.evaluated(model, path, batch_size=batch_size, loss=loss, metric=metric, device=device, precision=precision)
     if y is None:
         x, y = _collected(x, "evaluate") if _is_loader(x) else _pair(x, "evaluate: y is missing and x")
     task = model.__dict__.get("_task") or {}
     if loss is None and task.get("own_loss"):
         raise ValueError("evaluate: loss: the model was trained with a loss function of its program, which its file does not have: expected it as loss=")
-    loss = task.get("loss", "auto") if loss is None else loss  # accepted_with_targets gives functions and the metric of fit
+    loss = task.get("loss", "auto") if loss is None else loss  # accepted_with_targets gives functions and the figures of fit
     metric = _one_metric(metric, "evaluate")
+    functions, names = _fit_figures.named(metrics, "evaluate")
+    if callable(metric):
+        functions = {figure_of(metric): metric, **functions}
     x, tokens = _inputs(x, "evaluate: x")
     y, classes = _targets(y, loss if isinstance(loss, str) else _name_for_targets(loss), task.get("classes"), "evaluate")
     _need_as_many(x, y, "evaluate")
@@ -395,12 +442,23 @@ def evaluate(model, x, y=None, *, batch_size=256, loss=None, metric=None, device
     soft = _are_shares(y, loss, "evaluate")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
     request["feeds"] = request.get("feeds") or tokens or soft or y.dtype == xp.int32
+    if isinstance(metric, str) and metric not in ("auto", "loss", "accuracy", "own"):
+        names = list(dict.fromkeys([known_metric("evaluate: metric", metric), *names]))
+    if names and (callable(loss) or sample_weight is not None):
+        what = "sample_weight" if sample_weight is not None else "a loss function"
+        raise ValueError(f"evaluate: metric: {names[0]} of {what}: expected a function as the metric, too")
+    figures, weights = _fit_figures.Figures(model, functions, names), None
+    figures.asked = dict(request)
+    if sample_weight is not None:
+        weights = _scaled(_weight_per_sample(sample_weight, x.shape[0], "evaluate: sample_weight"), "evaluate: sample_weight")
+        outputs = tuple(_core.output_shape(model._node(), request))
+        _weighted(request, weights, outputs, of_validation=weights, what="evaluate")
     if request["feeds"] and x.dtype == xp.uint8:
         request["x"] = _as_floats(x)
-    if isinstance(metric, str) and metric not in ("auto", "loss", "accuracy", "own"):
-        request |= {"metric": known_metric("evaluate: metric", metric), "metric_name": metric}
-    figures = _core.evaluate(model._node(), request, batch_size, device, precision)
-    return {request["metric_name"] if name == "metric" else name: value for name, value in figures.items()}
+    figures.take(lambda: predict(model, x, batch_size=batch_size, device=device, precision=precision), y, weights, "evaluate")
+    _warn_of_precision(precision, device, "evaluate")
+    found = _core.evaluate(model._node(), request, batch_size, device, precision)
+    return {request["metric_name"] if name == "metric" else name: value for name, value in found.items()} | (figures.of_predictions() if functions or names else {})
 
 
 @_several.accepted
@@ -518,7 +576,7 @@ def _saved(model, path, task, weights_alone):
 
     if not weights_alone:
         _lazy.settle(model, xp.zeros((0, *task["input"]), dtype=task["dtype"]))
-    text = None if weights_alone else _stored.described(model, {k: v for k, v in task.items() if k != "loss_function" and not callable(v)})
+    text = None if weights_alone else _stored.described(model, {k: v for k, v in task.items() if k not in OF_PROGRAM and not callable(v)})
     notes = {"inputs": task.get("layout"), "own_loss": "loss_function" in task or None}
     request = {"name": _name_of(model), **task, "loss_function": None, "module": text, "weights_alone": weights_alone or None}
 

@@ -109,6 +109,13 @@ def _pair(data, what):
     return data
 
 
+def _with_weights(data, what):
+    """(x, y, weights or None)"""
+    if isinstance(data, (tuple, list)) and len(data) == 3:
+        return data
+    return *_pair(data, what), None
+
+
 def _need_as_many(x, y, what):
     if x.shape[0] != y.shape[0]:
         raise ValueError(f"{what}: expected as many samples in y as in x, {x.shape[0]}, got {y.shape[0]}")

@@ -4,7 +4,6 @@ import functools
 
 from . import _array_api as xp
 from . import _core, _functions, _outputs, _rows, _several
-from ._callbacks import figure_of
 from ._functions import isfinite
 from ._several_targets import OF_VALUES, mean_of_samples
 
@@ -49,7 +48,7 @@ def _unreduced(loss):
 def _request(model, x, y, *, loss, metric=None, classes=None):
     """What the extension's functions read: the data and what the model is for."""
     task = model.__dict__.get("_task") or {}
-    request = {"name": _name_of(model), "data_name": "arrays", "x": x, "y": y, "input": x.shape[1:],
+    request = {"name": _name_of(model), "model": model, "data_name": "arrays", "x": x, "y": y, "input": x.shape[1:],
                "dtype": "float32" if x.dtype == xp.uint8 else x.dtype.name,
                "classes": classes or ([str(i) for i in range(y.shape[1])] if y.dtype == xp.uint8 else []), "mean": task.get("mean", []), "std": task.get("std", [])}
     request["loss"] = _kind_of(y) if callable(loss) or loss in (None, "auto") or y.dtype == xp.uint8 else loss
@@ -59,26 +58,28 @@ def _request(model, x, y, *, loss, metric=None, classes=None):
         if y.dtype == xp.float32:
             request["per_element"] = functools.partial(own, reduction="none")
     if callable(loss):
-        request["loss_function"] = _per_sample(_outputs.whole(model, loss))
-        request["per_element"] = _outputs.whole(model, _unreduced(loss))
+        request["loss_function"] = _per_sample(_outputs.whole(model, loss, "loss"))
+        request["per_element"] = _outputs.whole(model, _unreduced(loss), "loss")
     if request["loss"] == "multilabel" and y.ndim == 2 and y.shape[1] == 1 and metric in (None, "auto", "accuracy", "loss", "own") and not callable(loss):
         right = _right_of_one  # of two classes; of several labels each would be right or wrong
-    if right is not None and not callable(metric):
-        request |= {"metric_function": right, "metric_name": "accuracy", "higher_is_better": True}
-    if callable(metric):
-        request |= {"metric_function": _per_sample(_outputs.whole(model, metric)), "metric_name": figure_of(metric),
-                    "higher_is_better": getattr(metric, "higher_is_better", True)}
+    if right is not None:
+        request |= {"metric_function": right, "accuracy_function": right, "metric_name": "accuracy", "higher_is_better": True}
     return request
 
 
 def _right_of_one(outputs, targets):
     """The accuracy of one output, a logit, against targets 0 and 1."""
-    return xp.mean(xp.astype((outputs > 0) == (xp.astype(targets, xp.float32) > 0.5), xp.float32))
+    return mean_of_samples(xp.astype((outputs > 0) == (xp.astype(targets, xp.float32) > 0.5), xp.float32))
 
 
 def _right_of_classes(outputs, targets):
     """The accuracy of outputs (N, K) against classes (N)."""
-    return xp.mean(xp.astype(xp.astype(xp.argmax(outputs, axis=1), targets.dtype) == targets, xp.float32))
+    return xp.astype(xp.astype(xp.argmax(outputs, axis=1), targets.dtype) == targets, xp.float32)
+
+
+def _right_of_shares(outputs, targets):
+    """The accuracy of outputs (N, K) against probabilities (N, K): of their largest class."""
+    return _right_of_classes(outputs, xp.astype(xp.argmax(targets, axis=1), xp.int64))
 
 
 def _of_whole_arrays(model, request, loss):
@@ -122,13 +123,21 @@ def _of_whole_arrays(model, request, loss):
     return cross_entropy, right
 
 
-def _weight_per_sample(sample_weight, count):
+def _weight_per_sample(sample_weight, count, what="fit: sample_weight"):
     w = xp.astype(xp.asarray(sample_weight), xp.float32, copy=False)
     if w.shape != (count,):
-        raise ValueError(f"fit: sample_weight: expected one weight per sample, ({count},), got shape {w.shape}")
+        raise ValueError(f"{what}: expected one weight per sample, ({count},), got shape {w.shape}")
     if not bool(xp.all(isfinite(w) & (w >= 0))):
-        raise ValueError("fit: sample_weight: expected finite weights that are not negative")
+        raise ValueError(f"{what}: expected finite weights that are not negative")
     return w
+
+
+def _scaled(w, what):
+    """The weights, whose mean is then 1."""
+    total = float(xp.sum(xp.astype(w, xp.float64)))
+    if total == 0:
+        raise ValueError(f"{what}: expected a sample whose weight is not 0")
+    return w * (w.shape[0] / total)
 
 
 def _weight_per_class(class_weight, names):
@@ -156,10 +165,7 @@ def _weights(sample_weight, class_weight, y, names):
         else:
             by_class = list(_weight_per_class(class_weight, names).values())
         w = w * xp.take(xp.asarray(by_class), y)
-    total = float(xp.sum(xp.astype(w, xp.float64)))
-    if total == 0:
-        raise ValueError("fit: sample_weight, class_weight: expected a sample whose weight is not 0")
-    return w * (count / total)
+    return _scaled(w, "fit: sample_weight, class_weight")
 
 
 def _one_metric(metric, what):
@@ -171,47 +177,79 @@ def _one_metric(metric, what):
     others = [m for m in metric if m not in ("auto", "loss", "accuracy")]
     if len(others) > 1:
         names = ", ".join(getattr(m, "__name__", str(m)) for m in others)
-        raise ValueError(f"{what}: metric: expected one figure besides loss and accuracy, got {names}: evaluate(metric=) computes others")
+        raise ValueError(f"{what}: metric: expected one figure besides loss and accuracy, got {names}: use metrics=")
     return _one_metric(others[0], what) if others else next((m for m in metric if m == "accuracy"), "auto")
 
 
-def _weighted(request, weights, outputs):
-    """The request with weights in the targets: classes become shares of the weight for outputs of this shape, other targets get a
-    column."""
-    y = request["y"]
-    request["feeds"] = True
-    if y.dtype == xp.int64 and request["loss"] == "cross_entropy" and "loss_function" not in request:
-        count = max(len(request["classes"]), outputs[-1])
-        hot = xp.astype(xp.expand_dims(y, axis=1) == xp.arange(count), xp.float32)
-        request["y"] = hot * xp.expand_dims(weights, axis=1)
-        return
-    if y.dtype == xp.float32 and request["loss"] == "cross_entropy" and "loss_function" not in request:
-        request["y"] = y * xp.expand_dims(weights, axis=1)
-        return
+def _each_of(request, smoothing):
+    """The loss of the request as a function that gives numbers per sample, or None."""
     function = request.get("per_element") or request.get("loss_function")
-    if function is None and request["loss"] in OF_VALUES:
-        function = functools.partial(OF_VALUES[request["loss"]], reduction="none")
+    y, loss = request["y"], request["loss"]
+    if function is None and loss in OF_VALUES:
+        function = functools.partial(OF_VALUES[loss], reduction="none")
     if function is None and y.dtype == xp.uint8:
         function = lambda o, t: _functions.bce_with_logits(o, xp.astype(t, xp.float32), reduction="none")  # noqa: E731
-    if function is None:
-        raise ValueError(f"fit: sample_weight is for cross_entropy, bce, mse, mae, huber or a loss function, got loss {request['loss']}")
-    targets, weight = _rows.of((y, weights), "fit: y", pixels=False)[1]
-    layout = (targets[0], targets[1], y.dtype), weight
-    ones = xp.ones(request["vy"].shape[0])
-    request["y"], request["vy"] = (_rows.of((t, w), "fit: y", pixels=False)[0] for t, w in ((y, weights), (request["vy"], ones)))
-    request["loss"] = "mse"  # of which the trainer takes rows of values
+    if function is None and loss == "cross_entropy" and (y.dtype == xp.int64 or y.dtype == xp.float32):
+        from .nn import functional
 
+        function = functools.partial(functional.cross_entropy, reduction="none", label_smoothing=smoothing)
+    return function
+
+
+def _weighted(request, weights, outputs, *, of_validation=None, whole=False, smoothing=0.0, what="fit"):
+    """The request with weights in the targets. Classes become shares of the weight for outputs of this shape; other targets get a
+    column, and so do classes where a function needs them, which `whole` says, or where the validation data has weights. Returns what
+    takes rows apart as (targets, weights), or None."""
+    y = request["y"]
+    request["feeds"] = True
+    if request["loss"] == "cross_entropy" and "loss_function" not in request and "metric_function" not in request and not whole and of_validation is None:
+        if y.dtype == xp.int64:
+            count = max(len(request["classes"]), outputs[-1])
+            hot = xp.astype(xp.expand_dims(y, axis=1) == xp.arange(count), xp.float32)
+            request["y"] = hot * xp.expand_dims(weights, axis=1)
+            return None
+        if y.dtype == xp.float32:
+            request["y"] = y * xp.expand_dims(weights, axis=1)
+            return None
+    function = _each_of(request, smoothing)
+    if function is None:
+        raise ValueError(f"{what}: sample_weight is for cross_entropy, bce, mse, mae, huber or a loss function, got loss {request['loss']}")
+    targets, weight = _rows.of((y, weights), f"{what}: y", pixels=False)[1]
+    layout = (targets[0], targets[1], y.dtype), weight
+
+    def apart(rows):
+        return tuple(_rows.apart(rows, layout).values())
+
+    request["y"] = _rows.of((y, weights), f"{what}: y", pixels=False)[0]
+    if "vy" in request:
+        v = xp.ones(request["vy"].shape[0]) if of_validation is None else of_validation
+        request["vy"] = _rows.of((request["vy"], v), f"{what}: y", pixels=False)[0]
     def weighted_loss(outputs, rows):
-        t, w = _rows.apart(rows, layout).values()
+        t, w = apart(rows)
         same = isinstance(outputs, _core.Array) and outputs.size == t.size
         each = function(xp.reshape(outputs, t.shape) if same else outputs, t)
         if each.ndim == 0:
-            raise ValueError("fit: with sample_weight the loss function must return a number per sample, got a scalar")
+            raise ValueError(f"{what}: with sample_weight the loss function must return a number per sample, got a scalar")
         return mean_of_samples(each) * w
 
     request["loss_function"] = weighted_loss
-    if y.dtype == xp.int64 and len(outputs) == 2 and "metric_function" not in request:
-        request |= {"metric_function": _right_of_classes, "metric_name": "accuracy", "higher_is_better": True}
+    shares = y.dtype == xp.float32 and request["loss"] == "cross_entropy"
+    if (shares or y.dtype == xp.int64 and len(outputs) == 2) and "metric_function" not in request:
+        request |= {"metric_function": _right_of_shares if shares else _right_of_classes, "metric_name": "accuracy", "higher_is_better": True}
+    if request["loss"] not in OF_VALUES and not ((shares or y.dtype == xp.int64) and "metric_function" in request):
+        request["loss"] = "mse"  # of which the trainer takes rows of values
     if "metric_function" in request:
-        metric = request["metric_function"]
-        request["metric_function"] = lambda outputs, rows: metric(outputs, next(iter(_rows.apart(rows, layout).values())))
+        metric, model = request["metric_function"], request["model"]
+        request["accuracy_function"] = metric
+
+        def weighted_metric(outputs, rows):
+            t, w = apart(rows)
+            found = metric(outputs, t)
+            if of_validation is None or model._built().training:
+                return found
+            if found.ndim == 0:
+                raise ValueError(f"{what}: {request['metric_name']}: with weights of samples a metric must return a number per sample, got their mean")
+            return found * w
+
+        request["metric_function"] = weighted_metric
+    return apart

@@ -81,7 +81,7 @@ ESTIMATOR = {
     **{name: f'fit_settings={{"{name}": ...}} of a network' for name in ("optimizer", "callbacks", "scheduler", "precision", "grad_accum")},
 }
 FIT = {
-    "metrics": 'metric="macro_f1": loss and accuracy are always there', "initial_epoch": "resume=True", "validation_batch_size": "batch_size",
+    "initial_epoch": "resume=True", "validation_batch_size": "batch_size",
     "early_stopping": "callbacks=callbacks.EarlyStopping(patience=3)", "num_epochs": "epochs", "n_epochs": "epochs", "max_epochs": "epochs",
     "validation_freq": "eval_every", "val_data": "validation_data", "eval_set": "validation_data", "scheduler": "lr_scheduler, or callbacks.LearningRate",
     "use_multiprocessing": "a DataLoader with workers", "x_val": "validation_data=(x_val, y_val)", "criterion": "loss", "patience": "early_stop, or callbacks.EarlyStopping",

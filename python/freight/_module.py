@@ -331,7 +331,7 @@ class Module:
     # Training and files (_fit.py).
 
     def fit(self, x, y=None, *, validation_data=None, epochs=1, batch_size=None, steps_per_epoch=None, sample_weight=None,
-            class_weight=None, loss="auto", metric="auto", callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0,
+            class_weight=None, loss="auto", metric="auto", metrics=(), callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0,
             resume=None, output_dir="", verbose=1, **settings):
         """Trains on arrays x (N, ...) and y: classes (N), values (N) or (N, K), labels (N, K) as bool, or probabilities (N, K) with
         loss="cross_entropy"; or on batches (x, y) of a DataLoader, or of an iterator, steps_per_epoch of them in each epoch. Several
@@ -345,15 +345,18 @@ class Module:
 
         return _fit.fit(self, x, y, validation_data=validation_data, epochs=epochs, batch_size=batch_size,
                         steps_per_epoch=steps_per_epoch, sample_weight=sample_weight, class_weight=class_weight, loss=loss,
-                        metric=metric, callbacks=callbacks, device=device, precision=precision, grad_accum=grad_accum, seed=seed,
+                        metric=metric, metrics=metrics, callbacks=callbacks, device=device, precision=precision, grad_accum=grad_accum, seed=seed,
                         resume=resume, output_dir=output_dir, verbose=verbose, **settings)
 
-    def evaluate(self, x, y=None, *, batch_size=256, loss=None, metric=None, device="auto", precision="fp32", verbose=0):
-        """The figures on arrays, each sample once, in evaluation mode: a dict with "loss", of classes "accuracy", and the metric, a
-        name such as "f1" or a function, by default that of fit. Nothing is shown, whatever verbose, Keras's argument, says."""
+    def evaluate(self, x, y=None, *, batch_size=256, sample_weight=None, loss=None, metric=None, metrics=None, device="auto",
+                 precision="fp32", verbose=0):
+        """The figures on arrays, each sample once, in evaluation mode: a dict with "loss", of classes "accuracy", the metric, a name
+        such as "f1" or a function, and those in the list metrics, by default the ones of fit. sample_weight (N): all of them are means
+        by these weights. Nothing is shown, whatever verbose, Keras's argument, says."""
         from . import _fit
 
-        return _fit.evaluate(self, x, y, batch_size=batch_size, loss=loss, metric=metric, device=device, precision=precision)
+        return _fit.evaluate(self, x, y, batch_size=batch_size, sample_weight=sample_weight, loss=loss, metric=metric, metrics=metrics,
+                             device=device, precision=precision)
 
     def predict(self, x, *, batch_size=256, device="auto", precision="fp32", verbose=0):
         """What forward returns for all samples, in evaluation mode. Nothing is shown, whatever verbose, Keras's argument, says."""

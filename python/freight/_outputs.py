@@ -48,7 +48,24 @@ def kept(function):
     return call
 
 
-def whole(model, function):
+class NeedsValues(ValueError):
+    """A function of the program that reads elements was traced."""
+
+
+def whole(model, function, kind="metric"):
     """A loss or metric function of what the module's forward returns, within a call of fit or evaluate."""
     forward = model.__dict__.get("forward")
-    return forward.given_to(function) if isinstance(forward, Returned) else function
+    called = forward.given_to(function) if isinstance(forward, Returned) else function
+
+    @functools.wraps(function)
+    def call(outputs, targets):
+        try:
+            return called(outputs, targets)
+        except Exception as error:
+            if "while a step is being traced" not in str(error):
+                raise
+            name = getattr(function, "__name__", type(function).__name__)
+            raise NeedsValues(f"{kind} {name}: it is traced for a batch, when arrays have no values: expected functions of freight and an array as the "
+                              "result, not NumPy's or scikit-learn's functions, which are for metrics of validation_data") from error
+
+    return call

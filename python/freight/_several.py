@@ -187,27 +187,36 @@ def accepted_with_targets(function):
         return model, x, y
 
     @functools.wraps(function)
-    def call(model, x, y=None, *, loss=None, metric=None, **settings):
+    def call(model, x, y=None, *, loss=None, metric=None, metrics=None, loss_weights=None, **settings):
         targets = _several_targets.Targets()
         whole, x, y = data_of(model, _split_pair(model, x, y), targets, name)
         validation = settings.get("validation_data")
         if validation is not None:
-            pair = (validation, None) if _fit_data._is_loader(validation) else _fit_data._pair(validation, "fit: validation_data")
+            *pair, vw = (validation, None, None) if _fit_data._is_loader(validation) else _fit_data._with_weights(validation, "fit: validation_data")
             other, vx, vy = data_of(model, pair, targets, "fit: validation_data")
             if other is not whole:
                 raise ValueError("fit: validation_data: expected inputs of the same names, shapes and types as x")
-            settings["validation_data"] = vx if vy is None else (vx, vy)
+            settings["validation_data"] = vx if vy is None else (vx, vy) if vw is None else (vx, vy, vw)
         task = whole.__dict__.get("_task") or {}
         if name == "evaluate":
-            loss = task.get("loss_function") if loss is None else loss
-            metric = task.get("metric") if metric is None else metric
+            loss, loss_weights = (task.get("loss_function"), task.get("loss_weights")) if loss is None else (loss, loss_weights)
+            metric = task.get("metric") if metric is None and metrics is None else metric
+            metrics = task.get("metrics") if metric is None and metrics is None else metrics
         if targets.layout is not None or (y is None and _fit_data._is_loader(x)):
             if targets.layout is not None:
                 _several_targets.need_loss(loss, name)
-            loss, metric = targets.given_to(loss, "loss"), targets.given_to(metric, "metric")
+            several = isinstance(loss, (dict, list, tuple))
+            if loss_weights is not None and not several:
+                raise TypeError(f"{name}: loss_weights is for a loss per target, (\"cross_entropy\", \"mse\") or a dict: got loss={loss!r}")
+            if several and isinstance(metrics, (list, tuple, type(None))):
+                metrics = [*(metrics or ()), *_several_targets.losses_of(loss)]
+            loss, metric = targets.given_to(loss, "loss", loss_weights), targets.given_to(metric, "metric")
+            metrics = [targets.given_to(m, "metric") for m in metrics] if isinstance(metrics, (list, tuple)) else metrics
         elif isinstance(loss, (dict, list, tuple)):
             raise TypeError(f"{name}: loss: expected a name or a function for one array y, got {len(loss)} losses, which are for several targets")
-        settings |= {key: value for key, value in (("loss", loss), ("metric", metric)) if value is not None}
+        elif loss_weights is not None:
+            raise TypeError(f"{name}: loss_weights is for several targets, with a loss for each: expected none for one array y")
+        settings |= {key: value for key, value in (("loss", loss), ("metric", metric), ("metrics", metrics)) if value is not None}
         return function(whole, x, y, **settings)
 
     return call

@@ -35,20 +35,22 @@ class Targets:
         parts = _rows.apart(rows, self.layout)
         return parts if self._kind is dict else self._kind(parts.values())
 
-    def given_to(self, function, argument):
-        """A loss or metric, whose targets are then those of the program; others than functions and losses by target as they are."""
+    def given_to(self, function, argument, weights=None):
+        """A loss or metric, whose targets are then those of the program; others than functions and losses by target as they are.
+        `weights`: those of losses by target."""
         several = isinstance(function, (dict, list, tuple)) and argument == "loss"
         if not callable(function) and not several:
             return function
-        called = _sum_of(function) if several else function
+        called = _sum_of(function, weights) if several else function
 
         def call(outputs, rows):
             return called(outputs, rows if self.layout is None else self.apart(rows))
 
         call.__name__ = getattr(function, "__name__", "metric")
-        call.given = function
-        if hasattr(function, "higher_is_better"):
-            call.higher_is_better = function.higher_is_better
+        call.given, call.weights = function, weights
+        for name in ("higher_is_better", "of_loss"):
+            if hasattr(function, name):
+                setattr(call, name, getattr(function, name))
         return call
 
 
@@ -92,19 +94,52 @@ def _part(loss, key):
     return _NAMED[loss]
 
 
-def _sum_of(losses):
-    """The loss that is the sum of one for each output and target: each a name, whose mean over a sample counts, or a function."""
-    parts = {key: _part(loss, key) for key, loss in (losses.items() if isinstance(losses, dict) else enumerate(losses))}
+def _parts(losses):
+    return {key: _part(loss, key) for key, loss in (losses.items() if isinstance(losses, dict) else enumerate(losses))}
+
+
+def _sum_of(losses, weights):
+    """The loss that is the sum, by `weights`, of one for each output and target: each a name, whose mean over a sample counts, or a
+    function."""
+    parts, factors = _parts(losses), _factors(weights, losses)
 
     def loss(outputs, targets):
         outputs, targets = _by_key(outputs, parts, "outputs"), _by_key(targets, parts, "targets")
         total = None
         for key, function in parts.items():
             each = mean_of_samples(function(outputs[key], targets[key]))
+            each = each if factors[key] == 1 else each * factors[key]
             total = each if total is None else total + each
         return total
 
     return loss
+
+
+def _factors(weights, losses):
+    """The weight of each loss, by its key."""
+    keys = list(losses) if isinstance(losses, dict) else list(range(len(losses)))
+    if weights is None:
+        return dict.fromkeys(keys, 1.0)
+    given = weights if isinstance(weights, dict) else dict(enumerate(weights)) if isinstance(weights, (list, tuple)) else None
+    if given is not None and not isinstance(weights, dict) and len(given) == len(keys):
+        given = dict(zip(keys, weights))
+    if given is None or set(given) != set(keys) or not all(isinstance(w, (int, float)) and 0 <= w < float("inf") for w in given.values()):
+        raise ValueError(f"fit: loss_weights: expected a finite number that is not negative for each loss, {', '.join(map(str, keys))}, got {weights!r}")
+    return {key: float(given[key]) for key in keys}
+
+
+def losses_of(losses):
+    """The loss of each output and target as a metric, by Keras's names: "kind_loss"; of outputs without names "loss_0"."""
+    parts = _parts(losses)
+
+    def metric_of(key, function):
+        def one(outputs, targets):
+            return mean_of_samples(function(_by_key(outputs, parts, "outputs")[key], _by_key(targets, parts, "targets")[key]))
+
+        one.__name__, one.higher_is_better, one.of_loss = f"{key}_loss" if isinstance(key, str) else f"loss_{key}", False, True
+        return one
+
+    return [metric_of(key, function) for key, function in parts.items()] if len(parts) > 1 else []
 
 
 def _by_key(values, parts, what):

@@ -229,41 +229,18 @@ class TableModel {
   // f32 (rows, outputs): probabilities or values. `strict`: ValueError for a category that training did not see, unless
   // `declared` has it for the column.
   nb::ndarray<nb::numpy, float> predict(const Table& table, bool strict, const Declared& declared) const {
-    const int64_t width = bundle_.rows->outputs(), rows = table.rows();
-    auto* const out = new std::vector<float>(static_cast<size_t>(rows * width));
-    const nb::capsule owner(out, [](void* p) noexcept { delete static_cast<std::vector<float>*>(p); });
-    std::vector<size_t> places;
-    const data::CellsAsked asked{.kinds =
-                                     [&](const data::TableHead& head) {
-                                       places = store::places_of(bundle_.columns, head.names, "X");
-                                       return store::kinds_of(bundle_.columns, places, head.names.size());
-                                     },
-                                 .times =
-                                     [&](size_t column) {
-                                       const auto at = std::find(places.begin(), places.end(), column);
-                                       return at != places.end() &&
-                                              bundle_.columns[static_cast<size_t>(at - places.begin())].date();
-                                     }};
-    constexpr int64_t kBlock = 1 << 16;  // rows that are predicted at once: their memory is small next to the table's
-    std::vector<uint32_t> block;
-    for (int64_t begin = 0; begin < rows; begin += kBlock) {
-      const int64_t end = std::min(rows, begin + kBlock);
-      const data::Cells cells = table.cells(asked, begin, end);
-      nb::gil_scoped_release released;
-      const store::TableRows all(bundle_.columns, cells, places);
-      if (!all.faults().empty()) {
-        const store::RowFault& fault = all.faults()[0];
-        fail(ErrorKind::data, cat("X, row ", begin + fault.row), fault.reason);
-      }
-      block.resize(static_cast<size_t>(end - begin));
-      std::iota(block.begin(), block.end(), 0u);
-      const Array values = all.values(block);
-      if (strict) need_known(values, cells, places, begin, declared);
-      const Array y = bundle_.rows->run(values);
-      std::copy_n(y.data<float>(), y.numel(), out->begin() + begin * width);
-    }
-    const size_t shape[] = {static_cast<size_t>(rows), static_cast<size_t>(width)};
-    return nb::ndarray<nb::numpy, float>(out->data(), 2, shape, owner);
+    const auto run = [&](const Array& values) { return bundle_.rows->run(values); };
+    return computed<float>(table, strict, declared, bundle_.rows->outputs(), run);
+  }
+  // f64 (rows, groups): the sums behind probabilities; of two classes one, the log odds of the second.
+  nb::ndarray<nb::numpy, double> margins(const Table& table, bool strict, const Declared& declared) const {
+    const auto run = [&](const Array& values) { return bundle_.rows->margins(values); };
+    return computed<double>(table, strict, declared, bundle_.rows->outputs() > 2 ? bundle_.rows->outputs() : 1, run);
+  }
+  // Whether there are such sums.
+  bool has_margins() const {
+    const auto columns = static_cast<int64_t>(bundle_.columns.size());
+    return bundle_.rows->predicts_classes() && bundle_.rows->margins(Array(DType::f64, {0, columns})).defined();
   }
 
   // (weights (groups, terms), intercepts (groups), [(column, level, mean, scale) of each term]) of a linear model,
@@ -298,6 +275,46 @@ class TableModel {
   }
 
  private:
+  // What run(values) gives for all rows, T (rows, width), block by block.
+  template <class T, class Run>
+  nb::ndarray<nb::numpy, T> computed(const Table& table, bool strict, const Declared& declared, int64_t width,
+                                     Run&& run) const {
+    const int64_t rows = table.rows();
+    auto* const out = new std::vector<T>(static_cast<size_t>(rows * width));
+    const nb::capsule owner(out, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    std::vector<size_t> places;
+    const data::CellsAsked asked{.kinds =
+                                     [&](const data::TableHead& head) {
+                                       places = store::places_of(bundle_.columns, head.names, "X");
+                                       return store::kinds_of(bundle_.columns, places, head.names.size());
+                                     },
+                                 .times =
+                                     [&](size_t column) {
+                                       const auto at = std::find(places.begin(), places.end(), column);
+                                       return at != places.end() &&
+                                              bundle_.columns[static_cast<size_t>(at - places.begin())].date();
+                                     }};
+    constexpr int64_t kBlock = 1 << 16;  // rows that are predicted at once: their memory is small next to the table's
+    std::vector<uint32_t> block;
+    for (int64_t begin = 0; begin < rows; begin += kBlock) {
+      const int64_t end = std::min(rows, begin + kBlock);
+      const data::Cells cells = table.cells(asked, begin, end);
+      nb::gil_scoped_release released;
+      const store::TableRows all(bundle_.columns, cells, places);
+      if (!all.faults().empty()) {
+        const store::RowFault& fault = all.faults()[0];
+        fail(ErrorKind::data, cat("X, row ", begin + fault.row), fault.reason);
+      }
+      block.resize(static_cast<size_t>(end - begin));
+      std::iota(block.begin(), block.end(), 0u);
+      const Array values = all.values(block);
+      if (strict) need_known(values, cells, places, begin, declared);
+      const Array y = run(values);
+      std::copy_n(y.data<T>(), y.numel(), out->begin() + begin * width);
+    }
+    const size_t shape[] = {static_cast<size_t>(rows), static_cast<size_t>(width)};
+    return nb::ndarray<nb::numpy, T>(out->data(), 2, shape, owner);
+  }
   void need_known(const Array& values, const data::Cells& cells, const std::vector<size_t>& places, int64_t begin,
                   const Declared& declared) const {
     const auto width = static_cast<int64_t>(places.size());
@@ -363,6 +380,8 @@ void bind_tables(nb::module_& m) {
   nb::class_<TableModel>(m, "TableModel")
       .def(nb::init<nb::bytes>())
       .def("predict", &TableModel::predict)
+      .def("margins", &TableModel::margins)
+      .def_prop_ro("has_margins", &TableModel::has_margins)
       .def("importance", &TableModel::importance)
       .def("linear", &TableModel::linear)
       .def_prop_ro("sources", &TableModel::sources)

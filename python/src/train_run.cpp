@@ -12,6 +12,7 @@
 
 #include "freight/base/usage.h"
 #include "freight/data/loader.h"
+#include "freight/io/metrics.h"
 #include "freight/job/signals.h"
 #include "freight/metrics/scores.h"
 #include "freight/models/models.h"
@@ -127,10 +128,25 @@ models::Model model_of(const PyNode& node, const nb::dict& d) {
   const auto loss = nb::cast<std::string>(d["loss"]);
   if (!models::parse_loss(loss, model.loss)) refuse_name("loss", loss, models::loss_names());
   if (const auto f = given(d, "loss_function")) model.own.loss = function_of(*f, "loss");
-  if (const auto f = given(d, "metric_function")) {
-    model.own.metric = function_of(*f, "metric");
-    model.own.metric_name = nb::cast<std::string>(d["metric_name"]);
+  if (const auto f = given(d, "metric_function")) model.own.metric = function_of(*f, "metric");
+  if (const auto f = given(d, "evaluated_function")) {
+    model.own.evaluated = [held = shared(*f)]() -> std::optional<double> {
+      const nb::gil_scoped_acquire lock;
+      const nb::object found = (*held)();
+      return found.is_none() ? std::nullopt : std::optional(nb::cast<double>(found));
+    };
+  }
+  if (const auto name = given(d, "metric_name")) {
+    model.own.metric_name = nb::cast<std::string>(*name);
     model.own.higher_is_better = nb::cast<bool>(d["higher_is_better"]);
+  } else {
+    model.own.metric_name.clear();
+  }
+  if (const auto f = given(d, "observe_function")) {
+    model.own.observe = [held = shared(*f)](const Tensor& outputs, const Tensor& targets) {
+      const nb::gil_scoped_acquire lock;
+      (*held)(wrap(outputs), wrap(targets));
+    };
   }
   return model;
 }
@@ -303,8 +319,9 @@ class PyObserver : public train::Observer {
     if (averages_) kept_ = nn::values_of(net_.state_dict());
   }
   void on_epoch(const train::EpochReport& e) override {
-    if (error_) return;
     const nb::gil_scoped_acquire lock;
+    tell([&] { sink_.attr("gather")(); });  // of all ranks, also where one has an error to raise
+    if (error_) return;
     nb::dict d = train_figures(e.train);
     d["seconds"] = e.seconds;
     d["best"] = e.best;
@@ -491,12 +508,14 @@ CompileOptions compile_options(const std::string& device, const std::string& pre
   return {.backend = device == "auto" ? std::string() : device, .compute = compute.dtype, .tf32 = compute.tf32};
 }
 
-// The metric of that name for what the network predicts.
-metrics::Metric metric_of(const std::string& name, const models::Model& model) {
-  if (model.own.loss) raise<ValueError>("evaluate: metric: ", name, " needs the library's losses: expected a function");
-  const bool classifies = models::has_accuracy(model) && !model.language_model();
-  return metrics::metric_named(name, {.classes = classifies ? static_cast<size_t>(model.classes()) : 0,
-                                      .labels = model.loss == models::Loss::multilabel});
+// A metric of the library, NaN where it is not defined. `outputs`: f32 (N, K), probabilities of `classes` or `labels`,
+// or values.
+double score(const std::string& name, nb::handle outputs, nb::handle targets, bool classes, bool labels) {
+  const auto array = [](nb::handle h, const char* what) { return to_array(contiguous(host(array_of(h, what)))); };
+  const Array y = array(outputs, "outputs"), t = array(targets, "targets");
+  const auto count = static_cast<size_t>(y.shape()[1]);
+  const metrics::Metric metric = metrics::metric_named(name, {.classes = classes ? count : 0, .labels = labels});
+  return metrics::score_of(metric, y, t).value_or(std::nan(""));
 }
 
 nb::dict evaluate(const PyNode& node, const nb::dict& request, int64_t batch_size, const std::string& device,
@@ -506,14 +525,9 @@ nb::dict evaluate(const PyNode& node, const nb::dict& request, int64_t batch_siz
   const bool feeds = nb::cast<bool>(request["feeds"]);
   data::Dataset set = feeds ? data::Dataset() : dataset_of(request, "x", "y");
   const Array x = feeds ? array_in(request, "x") : Array(), y = feeds ? array_in(request, "y") : Array();
-  const auto name = given(request, "metric");
-  const std::optional<metrics::Metric> metric =
-      name ? std::optional(metric_of(nb::cast<std::string>(*name), model)) : std::nullopt;
-  using Keep = train::Evaluator::Keep;
   const std::exception_ptr failure = unlocked([&] {
     if (!feeds && set.classification() && set.classes.empty()) set.classes = data::numbered_classes(model.classes());
-    train::Evaluator evaluator(model, compile_options(device, precision), batch_size, train::TestViews::one,
-                               metric ? Keep::predictions : Keep::figures);
+    train::Evaluator evaluator(model, compile_options(device, precision), batch_size);
     if (feeds) {
       ArrayFeed feed(x, y, {.batch_size = batch_size, .workers = 0});
       found = evaluator.run(feed, "evaluate");
@@ -521,10 +535,6 @@ nb::dict evaluate(const PyNode& node, const nb::dict& request, int64_t batch_siz
       set.validate("evaluate: x", "evaluate: y");
       train::need_fit(model, set);
       found = evaluator.run(set);
-    }
-    if (metric) {
-      const train::Predictions& all = evaluator.predictions();
-      found.metric = metrics::score_of(*metric, all.outputs, all.targets).value_or(std::nan(""));
     }
   });
   if (failure) std::rethrow_exception(failure);
@@ -614,10 +624,21 @@ std::vector<std::string> model_names() {
 }  // namespace
 
 void bind_runs(nb::module_& m) {
+  nb::class_<io::MetricsWriter>(m, "MetricsWriter")
+      .def(nb::init<const std::string&>())
+      .def("write", [](io::MetricsWriter& w, int64_t step, int64_t epoch, const std::string& split,
+                       const std::string& name, double value) {
+        w.write(
+            {.step = step, .epoch = static_cast<double>(epoch), .split = split, .metric_name = name, .metric = value});
+      });
   bind_datasets(m);
   m.def("settings", settings);
   m.def("fit", fit);
   m.def("evaluate", evaluate);
+  m.def("precision_note", [](const std::string& precision, const std::string& device) {
+    return store::compute_type(precision, device).note;
+  });
+  m.def("score", score);
   m.def("save_model", save);
   m.def("load_model", [](const std::string& path) { return described(store::load_net(path, "load as a module")); });
   m.def("create_model", create);

@@ -52,7 +52,6 @@ BAD = [
     (lambda n: fit(n, sample_weight=[0.0] * 600), ValueError, "expected a sample whose weight is not 0"),
     (lambda n: fit(n, validation_split=1.0), ValueError, "validation_split: expected a share between 0 and 1 of 600 samples.*, got 1.0"),
     (lambda n: fit(n, validation_split=0.1, validation_data=(X, Y)), ValueError, "validation_split: expected arrays and no validation_data"),
-    (lambda n: fit(n, metrics=["accuracy"]), TypeError, "fit has no setting 'metrics': use metric="),
     (lambda n: n.fit(iter([(X[:50], Y[:50])] * 2), steps_per_epoch=2, batch_size=25), ValueError, "batch_size: expected 50, as the batches of x have it, or none, got 25"),
     (lambda n: n.save("/nowhere/x"), ValueError, "save: expected input_shape"),
 ]

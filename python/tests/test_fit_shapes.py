@@ -145,7 +145,7 @@ def test_targets_of_probabilities_train_like_classes():
 
 @pytest.mark.parametrize("settings, kind, message", [
     ({"learning_rate": 0.1}, TypeError, "fit has no setting 'learning_rate': use lr"), ({"wd": 0.1}, TypeError, "fit has no setting 'wd': use weight_decay"),
-    ({"patience": 3}, TypeError, "fit has no setting 'patience': use early_stop"), ({"metrics": ["mae"]}, TypeError, "fit has no setting 'metrics': use metric="),
+    ({"patience": 3}, TypeError, "fit has no setting 'patience': use early_stop"),
     ({"shard_optimizer": True}, TypeError, "fit: shard_optimizer is a flag of the command that fit does not take: use freight.train"),
     ({"elastic": "1"}, TypeError, "fit: elastic is a flag of the command"),
     ({"early_stop": "none"}, TypeError, "fit: early_stop: expected a whole number of evaluations, 0 for none, got 'none'"),

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,11 @@ struct Objective {
   Function metric = {};                // reported in place of top1, and what says which weights are the best
   std::string metric_name = "metric";  // in reports
   bool higher_is_better = true;        // of the metric
+  // For further figures: called where a batch is scored, and behind an evaluation of the held-out samples, which
+  // returns their metric, by this name, or nothing and the name is empty.
+  std::function<void(const Tensor& outputs, const Tensor& targets)> observe = {};
+  std::function<std::optional<double>()> evaluated = {};
+  bool reports() const { return metric || (evaluated && !metric_name.empty()); }  // whether there is such a metric
 };
 
 // The mean and standard deviation of each value of the training targets. The net's results are (value - mean) /

@@ -109,6 +109,8 @@ class RowModel {
   // classes have one, the log odds of the second; more classes have a group each. Throws Error(usage) if the model has
   // none.
   virtual Array contributions(const Array& rows) const;
+  // These sums themselves, f64 (N, groups); undefined where a model predicts without them.
+  virtual Array margins(const Array& /*rows*/) const { return {}; }
   virtual std::vector<Importance> importance() const { return {}; }
   // The model as plain numbers; std::monostate if it has no such form.
   virtual RowForm form() const { return {}; }

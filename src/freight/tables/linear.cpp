@@ -57,9 +57,9 @@ LinearModel::LinearModel(store::RowLink link, Design design, LinearFit fit, cons
 
 int64_t LinearModel::outputs() const { return link_ == store::RowLink::logistic ? 2 : fit_.intercepts.numel(); }
 
-Array LinearModel::run(const Array& rows) const {
+template <class F>
+void LinearModel::each_row(const Array& rows, F&& f) const {
   const int64_t n = rows.shape()[0], columns = rows.shape()[1], width = design_.width(), sums = fit_.intercepts.numel();
-  Array out(DType::f32, {n, outputs()});
   std::vector<double> numbers(static_cast<size_t>(width)), z;
   const auto* const weights = fit_.weights.data<double>();
   for (int64_t i = 0; i < n; ++i) {
@@ -69,10 +69,25 @@ Array LinearModel::run(const Array& rows) const {
       z[static_cast<size_t>(k)] =
           std::inner_product(numbers.begin(), numbers.end(), weights + k * width, fit_.intercepts.data<double>()[k]);
     }
+    f(i, z);
+  }
+}
+
+Array LinearModel::run(const Array& rows) const {
+  Array out(DType::f32, {rows.shape()[0], outputs()});
+  each_row(rows, [&](int64_t i, std::vector<double>& z) {
     store::apply_link(link_, z);
     std::transform(z.begin(), z.end(), out.data<float>() + i * outputs(),
                    [](double v) { return static_cast<float>(v); });
-  }
+  });
+  return out;
+}
+
+Array LinearModel::margins(const Array& rows) const {
+  Array out(DType::f64, {rows.shape()[0], fit_.intercepts.numel()});
+  each_row(rows, [&](int64_t i, const std::vector<double>& z) {
+    std::copy(z.begin(), z.end(), out.data<double>() + i * out.shape()[1]);
+  });
   return out;
 }
 

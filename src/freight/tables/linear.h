@@ -23,9 +23,14 @@ class LinearModel : public store::RowModel {
   void write(io::SafeTensors& file) const override;
   bool explains() const override { return true; }
   Array contributions(const Array& rows) const override;
+  Array margins(const Array& rows) const override;
   store::RowForm form() const override;
 
  private:
+  // Calls f(i, sums) for each row.
+  template <class F>
+  void each_row(const Array& rows, F&& f) const;
+
   store::RowLink link_;
   Design design_;
   LinearFit fit_;

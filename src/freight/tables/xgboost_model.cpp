@@ -219,6 +219,19 @@ Array XgboostModel::run(const Array& rows) const {
   return out;
 }
 
+Array XgboostModel::margins(const Array& rows) const {
+  const int64_t n = rows.shape()[0];
+  CpuShare::touch();
+  Array out(DType::f64, {n, groups()});
+  parallel_for((n + kRowsAtOnce - 1) / kRowsAtOnce, [&](int64_t chunk) {
+    const int64_t begin = chunk * kRowsAtOnce, count = std::min(n - begin, kRowsAtOnce);
+    std::vector<float> sums(static_cast<size_t>(count * groups()));
+    sums_.sum(columns_.features(rows, begin, begin + count).data<float>(), count, columns_.count(), sums.data());
+    std::copy(sums.begin(), sums.end(), out.data<double>() + begin * groups());
+  });
+  return out;
+}
+
 Array XgboostModel::contributions(const Array& rows) const {
   const int64_t n = rows.shape()[0], width = groups() * (columns_.count() + 1);
   CpuShare::touch();

@@ -47,6 +47,7 @@ class XgboostModel : public store::RowModel {
   void write(io::SafeTensors& file) const override;
   bool explains() const override { return true; }
   Array contributions(const Array& rows) const override;
+  Array margins(const Array& rows) const override;
   std::vector<store::Importance> importance() const override;
   store::RowForm form() const override;
   std::string library() const override { return "xgboost"; }

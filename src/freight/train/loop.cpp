@@ -293,6 +293,8 @@ std::optional<Evaluation> Loop::measure(Evaluator& evaluator) {
     return std::nullopt;
   }
   run_.add_figures(e, evaluator.predictions());
+  const auto& evaluated = run_.net->model.own.evaluated;
+  if (const std::optional<double> metric = evaluated ? evaluated() : std::nullopt) e.metric = metric;
   return e;
 }
 
@@ -337,7 +339,7 @@ void Loop::store() {
   result_.output_dir = run_.config.output_dir;
   if (const job::StepTimeline* timeline = run_.net->step->timeline()) result_.timeline = *timeline;
   const models::Model& model = run_.net->model;
-  if (model.own.metric && result_.test.count > 0 && std::isinf(place_.best_score)) {
+  if (model.own.reports() && result_.test.count > 0 && std::isinf(place_.best_score)) {
     const std::string line = cat("no checkpoint is the best one: the metric '", model.own.metric_name,
                                  "' was NaN or infinite in every evaluation");
     record_.note_heard(line);

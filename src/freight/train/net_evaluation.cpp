@@ -59,7 +59,7 @@ void settle_metric(NetRun& p) {
   const models::Model& model = p.net->model;
   const auto refuse = [&](const std::string& why) { refuse_value("--metric", c.metric, why); };
   if (c.metric == kByOwnMetric) {
-    if (!model.own.metric) refuse("the network has no metric of its own (Objective::metric)");
+    if (!model.own.reports()) refuse("the network has no metric of its own (Objective::metric)");
     return;
   }
   // Counted in each evaluation: other metrics need probabilities, which a loss of the program's own may not have.
@@ -181,7 +181,7 @@ double NetRun::score(const Evaluation& e) const {
 
 bool NetRun::judged_by_loss() const {
   if (config.metric == kByLoss) return true;
-  const bool usual = config.metric == Config().metric && !net->model.own.metric;
+  const bool usual = config.metric == Config().metric && !net->model.own.reports();
   return usual && (config.early_stop > 0 || config.lr_scheduler == "plateau");
 }
 
@@ -189,7 +189,7 @@ std::string NetRun::judged_by() const {
   if (metric) return metric->name;
   if (judged_by_loss()) return "loss";
   const models::Objective& own = net->model.own;
-  if (own.metric) return own.metric_name;
+  if (own.reports()) return own.metric_name;
   return models::has_accuracy(net->model) ? "top1" : "loss";
 }
 

@@ -72,7 +72,7 @@ Config completed(Config c, const Own& own) {
 // An own loss leaves nothing to guess: what else is reported, and what the stored model's outputs are.
 void check_objective(const models::Model& model, const Type& targets, const Config& c) {
   const models::Objective& own = model.own;
-  if (own.metric && !io::is_metric_name(own.metric_name)) {
+  if (own.reports() && !io::is_metric_name(own.metric_name)) {
     fail(ErrorKind::usage, "Objective::metric_name",
          "expected letters, digits, '_', '-' and '.', and none of the names that metrics.jsonl has, got '",
          own.metric_name, "'");
@@ -623,7 +623,7 @@ std::string NetRun::evaluated_part() const {
 
 std::string NetRun::metric_name() const {
   if (metric) return metric->name;
-  return net->model.own.metric ? net->model.own.metric_name : std::string();
+  return net->model.own.reports() ? net->model.own.metric_name : std::string();
 }
 
 std::string NetRun::compute() const { return net->compile.tf32 ? "tf32" : to_string(net->compile.compute); }

@@ -104,6 +104,7 @@ Type rows(const Type& t, int64_t count) {
 }
 
 Tensor right_of(const models::Model& model, const Tensor& outputs, const Tensor& y) {
+  if (model.own.observe) model.own.observe(outputs, y);
   const bool mixed = models::has_accuracy(model) && !model.own.loss && is_floating(y.type().dtype);
   return models::right_count(model, outputs, mixed ? argmax(y, 1) : y);
 }

@@ -1,0 +1,330 @@
+"""Further figures of fit and evaluate: lists of metrics, losses of single outputs with weights, and weights of validation samples."""
+import json
+
+import numpy as np
+import pytest
+import test_fit as t
+import test_fit_targets as targets
+
+import freight as fr
+from freight import callbacks, nn
+
+X, Y = t.X, t.Y
+VAL = (X[:90], Y[:90])
+WEIGHTS = np.random.default_rng(5).uniform(0, 3, 90).astype("f4")
+
+
+def confidence(outputs, classes):
+    """The mean over a batch."""
+    assert classes.dtype == fr.int64 and classes.ndim == 1
+    return fr.mean(fr.max(fr.softmax(outputs, axis=1), axis=1))
+
+
+def margin(outputs, classes):
+    """A number per sample."""
+    assert classes.dtype == fr.int64 and classes.ndim == 1
+    return fr.max(outputs, axis=1) - fr.min(outputs, axis=1)
+
+
+margin.higher_is_better = True
+
+
+def by_hand(net, x=VAL[0], y=VAL[1], w=None):
+    """The figures of the module, as NumPy computes them; those that are means by these weights."""
+    o = net.predict(x).numpy().astype("f8")
+    p = np.exp(o - o.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    each = {"loss": -np.log(p[np.arange(len(y)), y]), "accuracy": o.argmax(1) == y, "confidence": p.max(1), "margin": o.max(1) - o.min(1)}
+    return {name: np.average(v, weights=w) for name, v in each.items()}
+
+
+def macro_f1(net):
+    found = net.predict(VAL[0]).numpy().argmax(1)
+    scores = [2 * np.sum((found == c) & (VAL[1] == c)) / max(np.sum(found == c) + np.sum(VAL[1] == c), 1) for c in range(3)]
+    return np.mean(scores)
+
+
+@pytest.mark.parametrize("settings", [{}, {"shards": 4, "devices": 2}, {"grad_accum": 3}, {"sample_weight": np.ones(600)}, {"label_smoothing": 0.1},
+                                      {"class_weight": {0: 2.0}}, {"loss": nn.CrossEntropyLoss()}], ids=lambda s: next(iter(s), "plain"))
+def test_every_metric_of_the_list_is_a_figure(settings):
+    net = t.made()
+    names = ["macro_f1", "log_loss"] if "loss" not in settings else []
+    history = t.fit(net, metrics=[confidence, *names, margin], validation_data=VAL, epochs=3, **settings)
+    found = by_hand(net)
+    assert set(history.history) == {"loss", "accuracy", "confidence", "margin", "val_loss", "val_accuracy", "val_confidence", "val_margin", "lr",
+                                    *("val_" + n for n in names)} and all(len(v) == 3 for v in history.history.values())
+    for name in ("confidence", "margin", "accuracy"):
+        assert history.history["val_" + name][-1] == pytest.approx(found[name], rel=1e-5)
+    if names:
+        assert history.history["val_macro_f1"][-1] == pytest.approx(macro_f1(net)) and history.history["val_log_loss"][-1] == pytest.approx(found["loss"], rel=1e-4)
+    again = net.evaluate(*VAL)
+    assert set(again) == {"loss", "accuracy", "confidence", "margin", *names} and again["margin"] == pytest.approx(found["margin"], rel=1e-5)
+    assert set(net.evaluate(*VAL, metrics=[margin])) == {"loss", "accuracy", "margin"}
+
+
+def test_figures_of_training_are_means_over_the_samples_of_the_epoch():
+    class Still(callbacks.Callback):  # without learning they are those of an evaluation
+        def on_train_batch_end(self, batch, logs):
+            self.seen = logs["margin"]
+
+    net, still = nn.Linear(10, 3), Still()
+    history = t.fit(net, metrics=[margin, confidence], epochs=2, lr=0.0, batch_size=100, callbacks=still).history
+    found = by_hand(net, X, Y)
+    assert history["margin"] == pytest.approx([found["margin"]] * 2, rel=1e-5) and "val_margin" not in history
+    assert history["confidence"] == pytest.approx([found["confidence"]] * 2, rel=1e-5) and still.seen == pytest.approx(history["margin"][-1], rel=1e-5)
+
+
+def test_metrics_change_nothing_of_the_training():
+    plain, with_metrics = t.made(), t.made()
+    t.fit(plain, validation_data=VAL, epochs=2)
+    t.fit(with_metrics, validation_data=VAL, epochs=2, metrics=["macro_f1", margin])
+    assert t.weights(plain) == t.weights(with_metrics)
+
+
+def test_values_have_mse_and_mae_by_keras_names():
+    x, y = X[:200], X[:200, :1] * 2
+    net = nn.Linear(10, 1)
+    history = net.fit(x, y, metrics=["mae", "mse", "r2"], validation_data=(x, y), epochs=3, batch_size=200, lr=0.01, verbose=0).history
+    error = net.predict(x).numpy().astype("f8") - y
+    assert history["val_mae"][-1] == pytest.approx(np.abs(error).mean(), rel=1e-5) and history["mse"] == pytest.approx(history["loss"], rel=1e-5)
+    assert history["val_mse"][-1] == pytest.approx((error ** 2).mean(), rel=1e-5) == history["val_loss"][-1]
+    assert history["val_r2"][-1] == pytest.approx(1 - (error ** 2).sum() / ((y - y.mean()) ** 2).sum(), rel=1e-4)
+
+
+@pytest.mark.parametrize("kept, stopped", [("val_margin", "val_loss"), ("val_macro_f1", "val_margin"), ("val_loss", "val_macro_f1"), ("val_loss", "val_confidence")])
+def test_metrics_of_the_list_are_monitors(tmp_path, kept, stopped):
+    settings = {**t_noisy(), "metrics": [margin, "macro_f1", confidence], "epochs": 12}
+    plain = t.fit(t.made(), **settings).history
+    heard = [callbacks.Checkpoint(tmp_path / "run", monitor=kept, mode="min" if kept == "val_loss" else "max"),
+             callbacks.EarlyStopping(stopped, patience=2, mode="min" if stopped == "val_loss" else "max")]
+    history = t.fit(t.made(), callbacks=heard, **settings)
+    sign = -1 if stopped == "val_loss" else 1
+    best, end = stop_of([sign * v for v in plain[stopped]])
+    assert (history.best_epoch, history.epoch[-1]) == (best, end)
+    assert {name: pytest.approx(values[:end], rel=1e-6) for name, values in plain.items()} == history.history
+    values = [(-1 if kept == "val_loss" else 1) * v for v in history.history[kept]]
+    until = t.made()
+    t.fit(until, **{**settings, "epochs": int(np.argmax(values)) + 1})
+    assert t.weights(t.made(seed=4).load_weights(tmp_path / "run/best/model.safetensors")) == t.weights(until)
+
+
+def t_noisy():
+    return {"validation_data": (X[:60], np.where(np.arange(60) % 3 == 0, (Y[:60] + 1) % 3, Y[:60])), "lr": 0.4}
+
+
+def stop_of(scores, patience=2):
+    best, at, stale = -np.inf, 0, 0
+    for epoch, score in enumerate(scores, 1):
+        at, best, stale = (epoch, score, 0) if score > best else (at, best, stale + 1)
+        if stale == patience:
+            return at, epoch
+    return at, len(scores)
+
+
+def test_a_resumed_run_has_the_figures_of_the_epochs_before(tmp_path):
+    settings = {"metrics": [margin, "macro_f1"], "validation_data": VAL}
+    whole = t.fit(t.made(), output_dir=tmp_path / "whole", epochs=4, **settings)
+    t.fit(t.made(), output_dir=tmp_path / "part", epochs=2, **settings)
+    rest = t.fit(t.made(seed=3), output_dir=tmp_path / "part", resume=True, epochs=4, **settings)
+    assert rest.history == whole.history and rest.epoch == whole.epoch
+    rows = [json.loads(line) for line in (tmp_path / "part/figures/metrics.jsonl").read_text().splitlines()]
+    assert [r["margin"] for r in rows if r["split"] == "val" and "margin" in r] == whole.history["val_margin"]
+    assert list((tmp_path / "part/figures").glob("events.out.tfevents.*"))
+
+
+def test_lines_of_epochs_show_every_figure(capsys):
+    t.fit(t.made(), metrics=[margin, "macro_f1"], validation_data=VAL, epochs=1, verbose=2)
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in (" margin ", " val_margin ", " val_macro_f1 "))
+
+
+def test_folders_have_functions_as_metrics(tmp_path):
+    import os
+    import subprocess
+    command = os.path.join(os.path.dirname(fr.__file__), "bin", "freight")
+    subprocess.run([command, "data", "sample", "photos"], cwd=tmp_path, check=True, capture_output=True)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(3072, 3))
+    history = net.fit(tmp_path / "photos", input_shape=(3, 32, 32), val_split=0.2, metrics=[margin, confidence], lr=0.001, epochs=2, verbose=0)
+    assert len(history.history["val_margin"]) == len(history.history["confidence"]) == 2
+    with pytest.raises(ValueError, match="metrics: macro_f1 compares all predictions"):
+        net.fit(tmp_path / "photos", input_shape=(3, 32, 32), val_split=0.2, metrics=["macro_f1"], verbose=0)
+
+
+BAD = [
+    ({"metrics": "mae"}, TypeError, r"fit: metrics: expected a list of names and functions of \(outputs, targets\), got 'mae'"),
+    ({"metrics": [3]}, TypeError, "got 3 in it"),
+    ({"metrics": [margin, margin]}, ValueError, "expected a name for each, got 'margin' twice"),
+    ({"metrics": ["f2"]}, ValueError, "fit: metrics: there is no figure 'f2'; there are"),
+    ({"metrics": ["mae"]}, ValueError, r"metrics: mae: expected values of the shape of the outputs, .*got y int64"),
+    ({"metrics": ["rmse"]}, ValueError, "rmse is for values"),
+    ({"metrics": [lambda o, t: fr.ones(7)]}, ValueError, r"metrics: metric: expected a number per sample, \(\d+,\), or a number of all, got an array of shape \(7,\)"),
+    ({"metrics": ["macro_f1"], "validation_data": None}, ValueError, "macro_f1 compares all predictions"),
+    ({"loss_weights": [1, 2]}, TypeError, "loss_weights is for several targets"),
+]
+
+
+@pytest.mark.parametrize("settings, kind, text", BAD, ids=range(len(BAD)))
+def test_metrics_that_cannot_be_are_named(settings, kind, text):
+    settings = {"validation_data": VAL, "epochs": 1, **settings}
+    with pytest.raises(kind, match=text):
+        t.fit(t.made(), **settings)
+
+
+@pytest.mark.parametrize("loss", ["auto", nn.CrossEntropyLoss(label_smoothing=0.0)], ids=["name", "module"])
+def test_weights_of_validation_samples_weigh_its_figures(loss):
+    net = t.made()
+    history = t.fit(net, validation_data=(*VAL, WEIGHTS), metrics=[margin], loss=loss, epochs=2)
+    found = by_hand(net, w=WEIGHTS)
+    for name in ("loss", "accuracy", "margin"):
+        assert history.history["val_" + name][-1] == pytest.approx(found[name], rel=1e-5)
+    plain = t.made()
+    assert t.fit(plain, validation_data=VAL, loss=loss, epochs=2).history["loss"] == pytest.approx(history.history["loss"], rel=1e-5)
+    assert np.allclose(plain.predict(X), net.predict(X), rtol=1e-4, atol=1e-5)
+    again = net.evaluate(*VAL, sample_weight=WEIGHTS, metrics=[margin])
+    assert again == {name: pytest.approx(found[name], rel=1e-5) for name in ("loss", "accuracy", "margin")}
+    assert net.evaluate(*VAL, sample_weight=WEIGHTS * 7)["loss"] == pytest.approx(found["loss"], rel=1e-5)
+    with pytest.raises(ValueError, match=r"confidence: with weights of samples expected a number per sample, \(90,\), got a number of all"):
+        net.evaluate(*VAL, sample_weight=WEIGHTS, metrics=[confidence])
+
+
+@pytest.mark.parametrize("loss", ["mse", "mae", "huber"])
+def test_weights_of_values_are_those_of_scikit_learn(loss):
+    y, w = X[:, :1] * 2, WEIGHTS
+    net = nn.Linear(10, 1)
+    history = net.fit(X, y, loss=loss, validation_data=(X[:90], y[:90], w), sample_weight=np.ones(600), metrics=["mae"], epochs=2, verbose=0).history
+    error = np.abs(net.predict(X[:90]).numpy().astype("f8") - y[:90])[:, 0]
+    each = {"mse": error ** 2, "mae": error, "huber": np.where(error < 1, error ** 2 / 2, error - 0.5)}[loss]
+    assert history["val_loss"][-1] == pytest.approx(np.average(each, weights=w), rel=1e-4)
+    assert history["val_mae"][-1] == pytest.approx(np.average(error, weights=w), rel=1e-4)
+    assert net.evaluate(X[:90], y[:90], sample_weight=w)["loss"] == pytest.approx(np.average(each, weights=w), rel=1e-4)
+
+
+def test_early_stopping_compares_weighted_losses():
+    x, y = t_noisy()["validation_data"]
+    plain = t.fit(t.made(), validation_data=(x, y, WEIGHTS[:60]), lr=0.4, epochs=20).history
+    early = t.fit(t.made(), validation_data=(x, y, WEIGHTS[:60]), lr=0.4, epochs=20, callbacks=callbacks.EarlyStopping(patience=2))
+    assert (early.best_epoch, early.epoch[-1]) == stop_of([-v for v in plain["val_loss"]]) and early.epoch[-1] < 20
+
+
+@pytest.mark.parametrize("weights, text", [(WEIGHTS[:9], r"validation_data: expected one weight per sample, \(90,\), got shape \(9,\)"),
+                                           (-WEIGHTS, "validation_data: expected finite weights"), (0 * WEIGHTS, "a sample whose weight is not 0")])
+def test_weights_of_validation_samples_are_checked(weights, text):
+    with pytest.raises(ValueError, match=text):
+        t.fit(t.made(), validation_data=(*VAL, weights))
+    with pytest.raises(ValueError, match=text.replace("validation_data", "evaluate: sample_weight")):
+        t.made().evaluate(*VAL, sample_weight=weights)
+
+
+def test_a_file_of_a_model_with_weights_and_metrics_has_probabilities(tmp_path):
+    net = t.made()
+    t.fit(net, validation_data=(*VAL, WEIGHTS), sample_weight=np.ones(600), metrics=[margin, "accuracy"], output_dir=tmp_path / "run", epochs=1)
+    net.save(tmp_path / "net.safetensors")
+    for path in (tmp_path / "net.safetensors", tmp_path / "run/model.safetensors"):
+        again = fr.load(path)
+        assert again.evaluate(*VAL) == {name: pytest.approx(by_hand(net)[name], rel=1e-5) for name in ("loss", "accuracy")}
+
+
+def heads(y, losses, **settings):
+    return targets.trained(targets.Heads, targets.X, y, loss=losses, validation_data=(targets.X, y), epochs=3, **settings)
+
+
+def losses_by_hand(net):
+    o = net.predict(targets.X)
+    kind = o["kind"].numpy().astype("f8")
+    chances = np.exp(kind) / np.exp(kind).sum(1, keepdims=True)
+    return {"value": ((o["value"].numpy() - targets.VALUES) ** 2).mean(), "kind": -np.log(chances[np.arange(40), targets.KINDS]).mean()}
+
+
+@pytest.mark.parametrize("weights", [None, {"value": 0.25, "kind": 3.0}, [0.25, 3.0]], ids=["none", "dict", "list"])
+def test_each_output_has_its_loss_and_weight(weights):
+    y = {"value": targets.VALUES, "kind": targets.KINDS}
+    net, history = heads(y, {"value": "mse", "kind": "cross_entropy"}, loss_weights=weights)
+    a, b = (1, 1) if weights is None else (0.25, 3.0)
+    h, found = history.history, losses_by_hand(net)
+    assert set(h) == {"loss", "value_loss", "kind_loss", "val_loss", "val_value_loss", "val_kind_loss", "lr"}
+    for part in ("value", "kind"):
+        assert h[f"val_{part}_loss"][-1] == pytest.approx(found[part], rel=1e-4)
+    assert h["val_loss"] == pytest.approx([a * v + b * k for v, k in zip(h["val_value_loss"], h["val_kind_loss"])], rel=1e-4)
+    assert h["loss"] == pytest.approx([a * v + b * k for v, k in zip(h["value_loss"], h["kind_loss"])], rel=1e-4)
+    figures = net.evaluate(targets.X, y)
+    assert figures == {"loss": pytest.approx(a * found["value"] + b * found["kind"], rel=1e-4), "value_loss": pytest.approx(found["value"], rel=1e-4),
+                       "kind_loss": pytest.approx(found["kind"], rel=1e-4)}
+    _, same = targets.trained(targets.Heads, targets.X, y, epochs=3, loss=lambda o, t: a * fr.mean((o["value"] - t["value"]) ** 2, axis=1) +
+                              b * nn.functional.cross_entropy(o["kind"], t["kind"], reduction="none"))
+    assert same.history["loss"] == pytest.approx(h["loss"], rel=1e-5)
+    early = heads(y, {"value": "mse", "kind": "cross_entropy"}, callbacks=callbacks.EarlyStopping("val_kind_loss", patience=1))[1]
+    assert early.best_epoch == int(np.argmin(early.history["val_kind_loss"])) + 1
+
+
+def test_weights_of_losses_are_checked():
+    y = {"value": targets.VALUES, "kind": targets.KINDS}
+    for weights in ({"value": 1}, [1], {"value": 1, "kind": -1}, 3, [1, float("nan")]):
+        with pytest.raises(ValueError, match="fit: loss_weights: expected a finite number that is not negative for each loss, value, kind, got"):
+            heads(y, {"value": "mse", "kind": "cross_entropy"}, loss_weights=weights)
+    with pytest.raises(TypeError, match="loss_weights is for a loss per target"):
+        heads(y, lambda o, t: fr.mean(o["value"]), loss_weights=[1, 2])
+
+
+def rmse(outputs, y):
+    return fr.sqrt(fr.mean((outputs - y) ** 2))
+
+
+def largest(outputs, y):
+    """By NumPy, which the trainer cannot trace."""
+    return np.abs(np.asarray(outputs) - np.asarray(y)).max()
+
+
+largest.higher_is_better = False
+
+
+@pytest.mark.parametrize("settings", [{}, {"shards": 4, "devices": 2}, {"model_ema": 0.9}], ids=["plain", "ranks", "averages"])
+def test_a_function_is_called_for_all_samples_of_an_evaluation(settings):
+    x, y = X, X[:, :1] * 2
+    net = nn.Linear(10, 1)
+    history = net.fit(x, y, metrics=[rmse, largest], validation_data=(x, y), epochs=3, verbose=0, **settings).history
+    error = net.predict(x).numpy().astype("f8") - y
+    assert history["val_rmse"][-1] == pytest.approx(np.sqrt((error ** 2).mean()), rel=1e-5)
+    assert history["val_largest"][-1] == pytest.approx(np.abs(error).max(), rel=1e-5) and "largest" not in history and len(history["rmse"]) == 3
+    for size in (64, 256, 600):
+        figures = net.evaluate(x, y, batch_size=size)
+        assert figures["rmse"] == pytest.approx(np.sqrt((error ** 2).mean()), rel=1e-5) and figures["largest"] == pytest.approx(np.abs(error).max(), rel=1e-5)
+
+
+@pytest.mark.parametrize("metric", [rmse, largest])
+def test_early_stopping_and_checkpoint_compare_the_figure_of_all_samples(tmp_path, metric):
+    lower = lambda o, t: metric(o, t)  # noqa: E731
+    lower.__name__, lower.higher_is_better = "lower", False
+    x, y = X, X[:, :1] * 2 + np.random.default_rng(0).normal(size=(600, 1))
+    given = {"validation_data": (x[:300], y[:300]), "epochs": 12, "lr": 0.3, "batch_size": 30, "verbose": 0, "metric": lower, "seed": 1}
+    fr.random.seed(0)
+    plain = (net := nn.Linear(10, 1)).fit(x, y, **given).history["val_lower"]
+    assert plain[-1] == pytest.approx(float(metric(net.predict(x[:300]), fr.asarray(y[:300].astype("f4")))), rel=1e-5)
+    fr.random.seed(0)
+    net = nn.Linear(10, 1)
+    heard = [callbacks.Checkpoint(tmp_path / "run", monitor="val_lower"), callbacks.EarlyStopping(patience=3)]
+    history = net.fit(x, y, callbacks=heard, **given)
+    assert (history.best_epoch, history.epoch[-1]) == stop_of([-v for v in plain], 3)
+    assert float(metric(net.predict(x[:300]), fr.asarray(y[:300].astype("f4")))) == pytest.approx(min(plain[:len(history.epoch)]), rel=1e-5)
+
+
+def test_a_function_that_needs_values_needs_validation_data():
+    def absolute(outputs, classes):
+        return np.abs(np.asarray(outputs) - 1).mean()
+
+    for settings, kind in (({"metrics": [absolute]}, "metric"), ({"metric": absolute}, "metric"), ({"loss": absolute}, "loss")):
+        with pytest.raises(ValueError, match=f"{kind} absolute: it is traced for a batch, when arrays have no values: expected functions of freight"):
+            t.fit(t.made(), **settings)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "tf32"])
+def test_a_precision_that_the_device_lacks_is_named(precision):
+    net = t.made()
+    for call in (lambda: t.fit(net, precision=precision), lambda: net.evaluate(X, Y, precision=precision)):
+        with pytest.warns(UserWarning, match=f"precision: no {precision} on this device.*: computing in f32") as found:
+            call()
+        assert found[0].filename.endswith(".py") and "freight/_" not in found[0].filename
+
+
+def test_class_weights_without_validation_data_warn_of_nothing(recwarn):
+    nn.Linear(10, 3).fit(X[:64], Y[:64], class_weight={0: 1.0, 1: 5.0}, verbose=0)
+    assert not recwarn.list
