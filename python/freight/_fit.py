@@ -15,7 +15,7 @@ from . import (
 from ._callbacks import Callback, checked, figure_of, hears_steps, judged_by, known_metric, settings_of
 from ._containers import wrapped
 from ._fit_data import (
-    _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _need_as_many, _need_samples, _pair, _targets, _warn_of_targets, _with_weights)
+    _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _need_as_many, _need_classes, _need_samples, _pair, _targets, _warn_of_targets, _with_weights)
 from ._fit_losses import (
     _name_for_targets, _name_of, _one_metric, _per_sample, _request, _scaled, _weight_per_class, _weight_per_sample, _weighted, _weights)
 from ._optim import Optimizer
@@ -240,8 +240,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         x, tokens = _inputs(x, "fit: x")
         y, classes = _targets(y, name, None, "fit")
         _warn_of_targets(*given, y, loss)
-        if y.dtype == xp.int64 and not callable(loss) and y.shape[0] and int(xp.min(y)) < 0:
-            raise ValueError(f"fit: y: expected classes from 0, got {int(xp.min(y))}: samples without a class have to be left out")
+        if not callable(loss):
+            _need_classes(y, "fit")
     if not path:
         _need_as_many(x, y, "fit")
     if validation_split:
@@ -266,6 +266,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         _need_as_many(vx, vy, "fit: validation_data")
         vw = None if vw is None else _scaled(_weight_per_sample(vw, vx.shape[0], "fit: validation_data"), "fit: validation_data")
         _are_shares(vy, loss, "fit: validation_data")
+        if not callable(loss):
+            _need_classes(vy, "fit: validation_data")
         if not shuffle:
             vx = _as_floats(vx)
         if vx.shape[1:] != x.shape[1:]:
@@ -440,6 +442,8 @@ def evaluate(model, x, y=None, *, batch_size=256, sample_weight=None, loss=None,
     _need_as_many(x, y, "evaluate")
     _lazy.settle(model, x)
     soft = _are_shares(y, loss, "evaluate")
+    if not callable(loss):
+        _need_classes(y, "evaluate")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
     request["feeds"] = request.get("feeds") or tokens or soft or y.dtype == xp.int32
     if isinstance(metric, str) and metric not in ("auto", "loss", "accuracy", "own"):

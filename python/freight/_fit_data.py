@@ -109,6 +109,23 @@ def _pair(data, what):
     return data
 
 
+def _need_classes(y, what):
+    """Refuses numbers that are no classes, for a loss of the library."""
+    least = int(xp.min(y)) if y.dtype == xp.int64 and y.shape[0] else 0
+    if least < 0:
+        raise ValueError(f"{what}: y: expected classes from 0, got {least}: samples without a class have to be left out, x[y >= 0] and y[y >= 0]"
+                         "; numbers below 0 are ignored in targets (N, T) alone, PyTorch's -100 as well")
+
+
+def _refuse_rows_of_integers(y, outputs):
+    """Integers (N, K) for outputs (N, K) are neither classes nor values."""
+    zeros_and_ones = bool(xp.all((y == 0) | (y == 1)))
+    one = zeros_and_ones and bool(xp.all(xp.sum(y, axis=1) == 1))
+    fix = ("classes (N), y.argmax(axis=1), or floats with loss=\"cross_entropy\", y.astype(\"float32\")" if one else
+           "labels, loss=\"bce\"" if zeros_and_ones and y.shape[1] == outputs[0] else "classes (N), or values, y.astype(\"float32\")")
+    raise ValueError(f"y: integers of shape {y.shape} are no targets of outputs ({y.shape[0]}, {outputs[0]}): expected {fix}")
+
+
 def _with_weights(data, what):
     """(x, y, weights or None)"""
     if isinstance(data, (tuple, list)) and len(data) == 3:

@@ -4,6 +4,7 @@ import functools
 
 from . import _array_api as xp
 from . import _core, _functions, _outputs, _rows, _several
+from ._fit_data import _refuse_rows_of_integers
 from ._functions import isfinite
 from ._several_targets import OF_VALUES, mean_of_samples
 
@@ -105,6 +106,8 @@ def _of_whole_arrays(model, request, loss):
     elif outputs[:-1] == places:
         axis = len(outputs)
     else:  # a loss of classes that are not the outputs'
+        if len(outputs) == len(places) == 1 and not callable(loss):
+            _refuse_rows_of_integers(y, outputs)
         request["loss"] = "mse" if callable(loss) else request["loss"]
         return None, None
     if axis > 1 and len(places) == 1 and not callable(loss):

@@ -53,6 +53,14 @@ BAD = [
     (lambda n: fit(n, validation_split=1.0), ValueError, "validation_split: expected a share between 0 and 1 of 600 samples.*, got 1.0"),
     (lambda n: fit(n, validation_split=0.1, validation_data=(X, Y)), ValueError, "validation_split: expected arrays and no validation_data"),
     (lambda n: n.fit(iter([(X[:50], Y[:50])] * 2), steps_per_epoch=2, batch_size=25), ValueError, "batch_size: expected 50, as the batches of x have it, or none, got 25"),
+    (lambda n: fit(n, y=np.eye(3, dtype=int)[Y]), ValueError,
+     r'y: integers of shape \(600, 3\) are no targets of outputs \(600, 3\): expected classes \(N\), y.argmax\(axis=1\), or floats with loss="cross_entropy"'),
+    (lambda n: n.evaluate(X, np.eye(3, dtype=int)[Y]), ValueError, "expected classes .N., y.argmax"),
+    (lambda n: fit(n, y=np.eye(3, dtype=int)[Y] | np.eye(3, dtype=int)[Y[::-1]]), ValueError, 'expected labels, loss="bce"'),
+    (lambda n: fit(n, y=np.stack([Y, Y + 3], 1)), ValueError, r'expected classes \(N\), or values, y.astype\("float32"\)'),
+    (lambda n: fit(n, y=np.where(Y == 0, -100, Y)), ValueError, r"fit: y: expected classes from 0, got -100: .* left out, x\[y >= 0\].*PyTorch's -100"),
+    (lambda n: fit(n, validation_data=(X, Y - 1)), ValueError, "validation_data: y: expected classes from 0, got -1"),
+    (lambda n: n.evaluate(X, Y - 1), ValueError, "evaluate: y: expected classes from 0, got -1"),
     (lambda n: n.save("/nowhere/x"), ValueError, "save: expected input_shape"),
 ]
 
