@@ -69,7 +69,8 @@ void TreeColumns::find_origin(int64_t column, const std::vector<double>& values)
     most = std::max(most, v);
     moved = std::max(moved, std::fabs(v - static_cast<double>(static_cast<float>(v))));
   }
-  if (std::isfinite(moved) && moved > kMostOfRange * (most - least)) {
+  const bool all_missing = least > most;
+  if (!all_missing && std::isfinite(moved) && moved > kMostOfRange * (most - least)) {
     columns_[static_cast<size_t>(column)].origin = least;
   }
 }
