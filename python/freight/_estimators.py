@@ -13,13 +13,14 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.class_weight import compute_sample_weight
+    from sklearn.utils.metaestimators import available_if
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fitted, validate_data
+    from sklearn.utils.validation import _check_sample_weight, _check_y, check_array, check_is_fitted, validate_data
 except ImportError as error:
     raise type(error)(f"FreightClassifier and FreightRegressor need scikit-learn 1.6 or newer: pip install scikit-learn ({error})",
                       name=error.name) from error
 
-from . import _core, _estimators_module, _hints
+from . import _core, _estimators_module, _fit, _hints
 from ._tables import as_counts, is_frame, is_pandas, table_of
 
 
@@ -96,6 +97,8 @@ def _validation_parts(eval_set, sizes, expected):
 
 
 class _Estimator(BaseEstimator):
+    _from_file = False
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = not self._is_network()
@@ -147,7 +150,7 @@ class _Estimator(BaseEstimator):
     def _table(self, x, y="no_validation", reset=False, title="X"):
         """Checks x, and y in fit; returns the table and what scikit-learn makes of both."""
         if is_frame(x):
-            if is_pandas(x):
+            if is_pandas(x) and not self._from_file:  # a file has the columns that the model reads, in any order
                 checked = validate_data(self, x, y, reset=reset, skip_check_array=True)
                 y = checked[1] if isinstance(checked, tuple) else y
             table = table_of(x, title=title)
@@ -161,6 +164,9 @@ class _Estimator(BaseEstimator):
                 self.n_features_in_ = len(table.names)
             return table, None, y
         arguments = {"dtype": "float64", "ensure_all_finite": "allow-nan", "reset": reset}
+        if self._from_file and not reset:
+            x = check_array(x, dtype="float64", ensure_all_finite="allow-nan")
+            return table_of(x, [f"x{k}" for k in range(x.shape[1])], title), x, y
         if isinstance(y, str):
             x = validate_data(self, x, **arguments)
         else:
@@ -178,9 +184,36 @@ class _Estimator(BaseEstimator):
             found["--monotone"] = ",".join(f"{k}={v}" for k, v in self.monotone.items())
         return {flag: v.item() if isinstance(v, numpy.generic) else v for flag, v in found.items()}
 
+    @classmethod
+    def load(cls, path):
+        """The estimator of a model that save, `freight train` on a table, or Module.save has written; it predicts frames with the columns
+        of the table by their names, and arrays where these are x0, x1, ... Classes are numbers where all of their names are."""
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+            found = _core.TableModel(content)
+        except ValueError as error:
+            if "is a network" not in str(error):
+                raise
+            module = _fit.load(path)
+            self = cls(module)
+            self.module_, names, regresses = module, module.classes, module._task["loss"] in ("mse", "mae", "huber")
+        else:
+            self = cls("linear" if found.learner == "logistic" else found.learner)
+            self.model_bytes_, self.notes_, names, regresses = content, [], found.classes, not found.classes
+            self.feature_names_in_, self._declared = numpy.array(found.sources, object), {}
+        if regresses != cls._regression:
+            raise ValueError(f"{cls.__name__}.load: {path} predicts {'values' if regresses else 'classes'}: expected Freight{'Regressor' if regresses else 'Classifier'}")
+        self._from_file = True
+        self._take_classes(names)
+        if not self._is_network():
+            self._load()
+        return self
+
     def fit(self, X, y, sample_weight=None, eval_set=None):
         """Fits the model. eval_set: (X, y) of validation rows, which end boosting where the metric does not improve any
         more, and training of a network with early_stop; without them gbdt holds out a fifth of the rows (val_split)."""
+        self._from_file = False
         if self._is_network():
             return self._fit_network(X, y, sample_weight, eval_set)
         if self.fit_settings is not None:
@@ -256,6 +289,9 @@ class _Estimator(BaseEstimator):
     def _load(self):
         self._model = _core.TableModel(self.model_bytes_)
 
+    def _take_classes(self, names):
+        """Names the classes of a model from a file."""
+
     def __getstate__(self):
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_model"}
@@ -265,12 +301,13 @@ class _Estimator(BaseEstimator):
         if "model_bytes_" in self.__dict__:
             self._load()
 
-    def _predictions(self, X):
+    def _predictions(self, X, margins=False):
         check_is_fitted(self)
         if self.handle_unknown not in ("error", "ignore"):
             raise ValueError(f"handle_unknown: expected error or ignore, got {self.handle_unknown!r}")
         table, *_ = self._table(X)
-        return self._model.predict(table, self.handle_unknown == "error", getattr(self, "_declared", {}))
+        compute = self._model.margins if margins else self._model.predict
+        return compute(table, self.handle_unknown == "error", getattr(self, "_declared", {}))
 
     @property
     def feature_importances_(self):
@@ -285,7 +322,8 @@ class _Estimator(BaseEstimator):
 
     @property
     def _names(self):
-        return [str(n) for n in getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])]
+        names = getattr(self, "feature_names_in_", None)
+        return [str(n) for n in ([f"x{k}" for k in range(self.n_features_in_)] if names is None else names)]
 
     def _coefficients(self):
         """(f64 (sums, features), f64 (sums)) of model="linear": sums = intercepts + X @ coefficients.T."""
@@ -359,6 +397,20 @@ class FreightClassifier(ClassifierMixin, _Estimator):
             raise ValueError(f"eval_set: y has classes that the y of fit has not: {sorted(unknown, key=str)}")
         return numpy.searchsorted(self.classes_, y)
 
+    def _take_classes(self, names):
+        if self._is_network() and not names:
+            raise ValueError("FreightClassifier.load: the network has no names of classes: assign module.classes, and save it again")
+        try:
+            numbers = numpy.array([float(n) for n in names])
+        except ValueError:
+            self._texts = list(names) if self._is_network() else sorted(names)
+            self.classes_ = numpy.array(self._texts)
+            return
+        whole = (numbers == numpy.round(numbers)).all()
+        self._texts, self.classes_ = None, (numbers.astype("int64") if whole else numbers)
+        if not self._is_network():
+            self.classes_ = numpy.sort(self.classes_)
+
     def _encoded_again(self, y):
         codes = self._codes_again(y)
         return y.astype("float64") if self._texts is None else codes
@@ -410,6 +462,17 @@ class FreightClassifier(ClassifierMixin, _Estimator):
         """float64 (rows, classes): the logarithm of predict_proba, in whose type unequal probabilities would become equal."""
         with numpy.errstate(divide="ignore"):
             return numpy.log(self.predict_proba(X).astype("float64"))
+
+    @available_if(lambda self: self.model in ("gbdt", "linear"))
+    def decision_function(self, X):
+        """float64, of model="gbdt" and "linear": of two classes (rows), the log odds of the second; of more (rows, classes), sums whose
+        softmax is predict_proba."""
+        found = self._predictions(X, margins=True)
+        if found.shape[1] == 1:
+            if len(self.classes_) == 2:
+                return found[:, 0] if self._order == [0, 1] else -found[:, 0]
+            found = numpy.column_stack([numpy.zeros(len(found)), found[:, 0]])
+        return numpy.column_stack([found[:, k] if k >= 0 else numpy.full(len(found), -numpy.inf) for k in self._order])
 
     def predict(self, X):
         """The most probable class of each row; of two classes the second where it is above the threshold."""

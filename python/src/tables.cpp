@@ -237,11 +237,6 @@ class TableModel {
     const auto run = [&](const Array& values) { return bundle_.rows->margins(values); };
     return computed<double>(table, strict, declared, bundle_.rows->outputs() > 2 ? bundle_.rows->outputs() : 1, run);
   }
-  // Whether there are such sums.
-  bool has_margins() const {
-    const auto columns = static_cast<int64_t>(bundle_.columns.size());
-    return bundle_.rows->predicts_classes() && bundle_.rows->margins(Array(DType::f64, {0, columns})).defined();
-  }
 
   // (weights (groups, terms), intercepts (groups), [(column, level, mean, scale) of each term]) of a linear model,
   // which is a sum of products: store/row_form.h; None for others. A level is -1 for a number, -2 where it marks
@@ -381,7 +376,6 @@ void bind_tables(nb::module_& m) {
       .def(nb::init<nb::bytes>())
       .def("predict", &TableModel::predict)
       .def("margins", &TableModel::margins)
-      .def_prop_ro("has_margins", &TableModel::has_margins)
       .def("importance", &TableModel::importance)
       .def("linear", &TableModel::linear)
       .def_prop_ro("sources", &TableModel::sources)

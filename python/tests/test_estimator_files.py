@@ -1,0 +1,118 @@
+"""Estimators of model files, decision_function, and tables of very few rows."""
+import csv
+
+import numpy as np
+import pytest
+
+import freight as fr
+from freight import nn
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+from sklearn.base import clone  # noqa: E402
+from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
+from sklearn.linear_model import LogisticRegression  # noqa: E402
+from sklearn.metrics import roc_auc_score  # noqa: E402
+from sklearn.model_selection import cross_val_score  # noqa: E402
+
+from freight import FreightClassifier, FreightRegressor  # noqa: E402
+
+R = np.random.default_rng(0)
+X = R.normal(size=(200, 4))
+X[:, 2] = 1.0
+TWO = (X[:, 0] + 0.3 * R.normal(size=200) > 0).astype(int)
+THREE = np.digitize(X[:, 0] + 0.3 * R.normal(size=200), [-0.5, 0.5])
+FRAME = pd.DataFrame({"a": X[:, 0], "c": np.where(X[:, 1] > 0, "u", "v"), "b": X[:, 3]})
+
+
+def network(n_features, n_outputs):
+    return nn.Linear(n_features, n_outputs)
+
+
+@pytest.mark.parametrize("kind, model, x, y", [
+    (FreightClassifier, "gbdt", X, TWO), (FreightClassifier, "linear", X, TWO + 2.0), (FreightClassifier, "forest", FRAME, np.array(["b", "a"])[TWO]),
+    (FreightClassifier, "gbdt", FRAME, THREE * 3), (FreightRegressor, "gbdt", FRAME, X[:, 0]), (FreightRegressor, "linear", X, X[:, 0]),
+    (FreightClassifier, network, X.astype("f4"), np.array(["b", "a"])[TWO]), (FreightRegressor, network, X.astype("f4"), X[:, 0])], ids=str)
+def test_a_file_becomes_the_estimator_that_wrote_it(tmp_path, kind, model, x, y):
+    path = tmp_path / "model.safetensors"
+    fitted = kind(model, random_state=0).fit(x, y)
+    fitted.save(path)
+    loaded = kind.load(path)
+    again = x[["b", "c", "a"]] if x is FRAME else x
+    assert np.array_equal(loaded.predict(again), fitted.predict(x)) and loaded.score(again, y) == fitted.score(x, y)
+    if kind is FreightClassifier:
+        assert loaded.classes_.tolist() == fitted.classes_.tolist() and np.array_equal(loaded.predict_proba(again), fitted.predict_proba(x))
+    if model == "gbdt":
+        assert loaded.feature_importances_.max() == fitted.feature_importances_.max()
+    loaded.save(tmp_path / "second.safetensors")
+    assert np.array_equal(kind.load(tmp_path / "second.safetensors").predict(again), fitted.predict(x))
+    assert np.array_equal(clone(loaded).fit(x, y).predict(x).shape, (200,))
+    other = FreightRegressor if kind is FreightClassifier else FreightClassifier
+    with pytest.raises(ValueError, match=f"{other.__name__}.load: .* predicts .*: expected {kind.__name__}"):
+        other.load(path)
+
+
+def test_a_model_of_the_command_becomes_an_estimator(tmp_path):
+    with open(tmp_path / "table.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["a", "c", "label"], *zip(X[:, 0], FRAME["c"], np.array(["no", "yes"])[TWO])])
+    run = fr.train(str(tmp_path / "table.csv"), model="gbdt", target="label", output_dir=str(tmp_path / "run"), progress=False)
+    loaded = FreightClassifier.load(run["model"])
+    assert loaded.classes_.tolist() == ["no", "yes"] and loaded.score(FRAME, np.array(["no", "yes"])[TWO]) > 0.8
+    with pytest.raises(ValueError, match="a"):
+        loaded.predict(FRAME[["c"]])
+
+
+@pytest.mark.parametrize("names", [(0, 1), ("b", "a"), (0, 1, 2), ("z", "m", "a")], ids=str)
+@pytest.mark.parametrize("model", ["gbdt", "linear"])
+def test_decision_function_is_the_sum_behind_the_probabilities(model, names):
+    y = np.array(names)[TWO if len(names) == 2 else THREE]
+    fitted = FreightClassifier(model, random_state=0).fit(X, y)
+    found, chances = fitted.decision_function(X), fitted.predict_proba(X)
+    if len(names) == 2:
+        assert found.shape == (200,) and found.dtype == np.float64
+        assert np.allclose(1 / (1 + np.exp(-found)), chances[:, 1], atol=1e-6)
+        assert np.array_equal(fitted.classes_[(found > 0).astype(int)], fitted.predict(X))
+    else:
+        powers = np.exp(found - found.max(axis=1, keepdims=True))
+        assert found.shape == (200, 3) and np.allclose(powers / powers.sum(axis=1, keepdims=True), chances, atol=1e-6)
+        assert np.array_equal(fitted.classes_[found.argmax(axis=1)], fitted.predict(X))
+
+
+def test_decision_function_is_scikit_learns_where_that_has_one():
+    fitted, other = FreightClassifier("linear", reg_lambda=1.0).fit(X, TWO), LogisticRegression(C=1.0, tol=1e-8).fit(X, TWO)
+    assert np.allclose(fitted.decision_function(X), X @ fitted.coef_[0] + fitted.intercept_, atol=1e-12)
+    assert np.allclose(fitted.decision_function(X), other.decision_function(X), rtol=0.05, atol=0.01)  # which scales no columns
+    for model in ("gbdt", "linear"):
+        fitted = FreightClassifier(model, random_state=0)
+        assert cross_val_score(fitted, X, TWO, scoring="roc_auc", cv=3).min() > 0.8
+        calibrated = CalibratedClassifierCV(fitted, cv=3).fit(X, TWO).predict_proba(X)[:, 1]
+        assert roc_auc_score(TWO, calibrated) > 0.8 and np.isfinite(calibrated).all()
+    assert not hasattr(FreightClassifier("forest"), "decision_function") and not hasattr(FreightClassifier("mlp"), "decision_function")
+
+
+@pytest.mark.parametrize("rows", [2, 3, 4, 7, 10])
+@pytest.mark.parametrize("kind", [FreightRegressor, FreightClassifier])
+def test_very_few_rows_give_finite_predictions(kind, rows):
+    r = np.random.default_rng(rows)
+    some = np.where(r.random((rows, 2)) < 0.5, np.nan, r.normal(size=(rows, 2)))
+    some[0], some[1] = (0.1, 0.2), (0.3, np.nan)  # each column varies, and may have no value in the rows that are fitted
+    y = r.normal(size=rows) if kind is FreightRegressor else np.arange(rows) % 2
+    for x in (np.c_[np.full(rows, np.nan), np.arange(rows)], some):
+        for arguments in ({}, {"sample_weight": r.uniform(0.1, 2, rows)}, {"eval_set": (x, y)}):
+            fitted = kind("gbdt", random_state=0, rounds=20).fit(x, y, **arguments)
+            for at in (x, np.full((2, 2), np.nan), r.normal(size=(3, 2)) * 100):
+                found = fitted.predict(at) if kind is FreightRegressor else fitted.predict_proba(at)
+                assert np.isfinite(found).all() and np.abs(found).max() <= 3 * max(np.abs(y).max(), 1)
+
+
+@pytest.mark.parametrize("rows", [3, 4])
+def test_a_column_without_a_value_in_the_fitted_rows_is_missing(rows):
+    seen = set()
+    for at in range(rows):  # of which one is held out
+        x = np.c_[np.arange(rows, dtype=float), np.arange(rows, dtype=float)]
+        x[:, 0] = np.nan
+        x[at, 0], x[(at + 1) % rows, 0] = 0.1, 0.3
+        fitted = FreightRegressor("gbdt", random_state=0, rounds=20, val_split=0.5).fit(x, np.arange(rows, dtype=float))
+        assert np.isfinite(fitted.predict(x)).all()
+        seen.add(len(fitted.predict(x)))
+    assert seen == {rows}
