@@ -331,28 +331,33 @@ class Module:
     # Training and files (_fit.py).
 
     def fit(self, x, y=None, *, validation_data=None, epochs=1, batch_size=None, steps_per_epoch=None, sample_weight=None,
-            class_weight=None, loss="auto", metric="auto", metrics=(), callbacks=(), device="auto", precision="fp32", grad_accum=1, seed=0,
-            resume=None, output_dir="", verbose=1, **settings):
+            class_weight=None, loss="auto", loss_weights=None, metric="auto", metrics=(), callbacks=(), device="auto", precision="fp32",
+            grad_accum=1, seed=0, resume=None, output_dir="", verbose=1, **settings):
         """Trains on arrays x (N, ...) and y: classes (N), values (N) or (N, K), labels (N, K) as bool, or probabilities (N, K) with
         loss="cross_entropy"; or on batches (x, y) of a DataLoader, or of an iterator, steps_per_epoch of them in each epoch. Several
         inputs and several targets are tuples or dicts of arrays; the loss is then a function of (outputs, targets), or one per target,
-        such as ("cross_entropy", "mse"), whose sum counts.
+        such as ("cross_entropy", "mse"), whose sum by loss_weights counts; each of them is a figure, kind_loss of the target "kind".
+        validation_data: (x, y), or (x, y, weights), by which its figures are then means. metrics: a list of further figures, names and
+        functions of (outputs, targets) that return a number, or one per sample: called for all samples of an evaluation, and traced for
+        the batches of training, whose means are figures. metric: one by which epochs are compared. A loss function is traced, too, and the
+        mean of its results over batches counts.
         batch_size: 64 for arrays; validation_split=0.2: the last samples are the validation data. Further settings are flags of
-        `freight train`: optimizer="adamw", lr=1e-3, lr_scheduler="onecycle"; lr is 0.01 unless given, whatever optimizer is named. With an output_dir the run writes checkpoints, metrics
-        and the model as the command does, and resume=True goes on from the newest. verbose: 0 nothing, 1 progress in a notebook or
-        a terminal, 2 a line per epoch. Returns a History."""
+        `freight train`: optimizer="adamw", lr=1e-3, lr_scheduler="onecycle"; lr is 0.01 unless given, whatever optimizer is named. With an
+        output_dir the run writes checkpoints, metrics and the model as the command does, and resume=True goes on from the newest.
+        verbose: 0 nothing, 1 progress in a notebook or a terminal, 2 a line per epoch. Returns a History."""
         from . import _fit
 
         return _fit.fit(self, x, y, validation_data=validation_data, epochs=epochs, batch_size=batch_size,
                         steps_per_epoch=steps_per_epoch, sample_weight=sample_weight, class_weight=class_weight, loss=loss,
-                        metric=metric, metrics=metrics, callbacks=callbacks, device=device, precision=precision, grad_accum=grad_accum, seed=seed,
-                        resume=resume, output_dir=output_dir, verbose=verbose, **settings)
+                        loss_weights=loss_weights, metric=metric, metrics=metrics, callbacks=callbacks, device=device,
+                        precision=precision, grad_accum=grad_accum, seed=seed, resume=resume, output_dir=output_dir, verbose=verbose,
+                        **settings)
 
     def evaluate(self, x, y=None, *, batch_size=256, sample_weight=None, loss=None, metric=None, metrics=None, device="auto",
                  precision="fp32", verbose=0):
         """The figures on arrays, each sample once, in evaluation mode: a dict with "loss", of classes "accuracy", the metric, a name
-        such as "f1" or a function, and those in the list metrics, by default the ones of fit. sample_weight (N): all of them are means
-        by these weights. Nothing is shown, whatever verbose, Keras's argument, says."""
+        such as "f1" or a function of all outputs and targets, and those in the list metrics, by default the ones of fit. sample_weight
+        (N): all of them are means by these weights. Nothing is shown, whatever verbose, Keras's argument, says."""
         from . import _fit
 
         return _fit.evaluate(self, x, y, batch_size=batch_size, sample_weight=sample_weight, loss=loss, metric=metric, metrics=metrics,

@@ -83,6 +83,8 @@ def test_the_right_hand_side_of_a_row_runs(theirs, code, tmp_path):
     names = names_of_the_tables(tmp_path)
     if any(part in code for part in ("fr.load(", "load_weights", "fr.export(")):
         names["net"].save(names["f"])
+    if "FreightRegressor.load(" in code and "model" in names:
+        names["model"].save(names["f"])
     missing = [name for name in ("module", "model", "FreightClassifier", "FreightRegressor") if re.search(rf"\b{name}\b", code) and name not in names]
     if missing:
         pytest.skip(f"{missing[0]}: torch or scikit-learn is missing")
