@@ -36,11 +36,13 @@ struct Objective {
   Function metric = {};                // reported in place of top1, and what says which weights are the best
   std::string metric_name = "metric";  // in reports
   bool higher_is_better = true;        // of the metric
-  // For further figures: called where a batch is scored, and behind an evaluation of the held-out samples, which
-  // returns their metric, by this name, or nothing and the name is empty.
+  // For further figures: called where a batch of training or of an evaluation is scored.
   std::function<void(const Tensor& outputs, const Tensor& targets)> observe = {};
+  // Called behind an evaluation of the held-out samples. Returns their metric, whose name is metric_name, or nothing,
+  // and metric_name is empty.
   std::function<std::optional<double>()> evaluated = {};
-  bool reports() const { return metric || (evaluated && !metric_name.empty()); }  // whether there is such a metric
+  // True if evaluations have a metric of the program.
+  bool reports() const { return metric || (evaluated && !metric_name.empty()); }
 };
 
 // The mean and standard deviation of each value of the training targets. The net's results are (value - mean) /
