@@ -227,6 +227,9 @@ class _Estimator(BaseEstimator):
         weights = None if sample_weight is None else _need_weights(sample_weight, y)
         if table.rows < 2:
             raise ValueError("Found 1 sample in X, expected at least two")
+        used = y if weights is None else y[weights > 0]
+        if self._regression and eval_set is None and (used == used[0]).all():
+            raise ValueError(f"y has one value ({used[0]!r}) in all rows, expected at least two values: a model of it is scikit-learn's DummyRegressor")
         settings = self._settings()
         if settings.get("--class-weight") is not None and self._model_name() not in ("gbdt", "forest", "auto"):
             by_class = compute_sample_weight(settings.pop("--class-weight"), y)  # the other models have no such setting

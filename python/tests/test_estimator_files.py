@@ -116,3 +116,9 @@ def test_a_column_without_a_value_in_the_fitted_rows_is_missing(rows):
         assert np.isfinite(fitted.predict(x)).all()
         seen.add(len(fitted.predict(x)))
     assert seen == {rows}
+
+
+@pytest.mark.parametrize("model", ["gbdt", "linear", "forest"])
+def test_a_target_of_one_value_is_named(model):
+    with pytest.raises(ValueError, match=r"y has one value \(.*2.5.*\) in all rows, expected at least two values"):
+        FreightRegressor(model).fit(X, np.full(200, 2.5))

@@ -62,6 +62,15 @@ TEST(TreeColumns, NumbersThatF32WouldNotTellApartAreReadFromTheLeastOn) {
   EXPECT_EQ(features.data<float>()[7], 0.3f);
 }
 
+TEST(TreeColumns, AColumnWithoutAValueInTheFittedRowsIsReadAsItIs) {
+  const Array rows = Array::of<double>({kNan, 0.1, kNan, 0.2}, {2, 2});
+  const TreeColumns c({{.name = "a"}, {.name = "b"}}, store::Rows{rows, Array(DType::f32, {2})});
+  io::SafeTensors file;
+  c.write(file);
+  EXPECT_EQ(file.find("xgboost.origins"), nullptr);
+  EXPECT_EQ(c.features(Array::of<double>({0.3, 0.1}, {1, 2})).to_vector<float>(), (std::vector<float>{0.3f, 0.1f}));
+}
+
 TEST(TreeColumns, WordsOfAFewRowsAreMissing) {
   const std::vector<store::Column> columns = {{.name = "a", .words = true, .levels = {"few", "many", "more"}},
                                               {.name = "id", .words = true, .levels = {"x", "y"}}};

@@ -224,6 +224,27 @@ TEST_F(OwnRun, TheEpochThatIsBestByTheOwnMetricOrByTheLossIsStored) {
 
 // Six steps of SGD with momentum on log(cosh(outputs - y)), which no loss of the library is; figures of PyTorch 2 in
 // f64.
+TEST_F(OwnRun, AMetricThatTheProgramComputesBehindEvaluationsSaysWhichEpochIsTheBest) {
+  models::Model model = wave();
+  int64_t evaluations = 0, observed = 0;
+  model.own.metric_name = "given";
+  model.own.observe = [&](const Tensor&, const Tensor&) { ++observed; };
+  model.own.evaluated = [&] {
+    return std::optional<double>(++evaluations == 2 ? 5 : 1.0 / static_cast<double>(evaluations));
+  };
+  config_.metric = "own";
+  const Result result = run(own(model));
+  EXPECT_EQ(result.best_epoch, 2);
+  EXPECT_EQ(result.best_by, "given");
+  EXPECT_EQ(result.test.metric, 5);
+  EXPECT_GE(evaluations, 4);
+  EXPECT_GT(observed, 0);
+  EXPECT_NE(read_text(config_.output_dir + "/metrics.jsonl").find("\"given\":5.0"), std::string::npos);
+  model.own.metric_name.clear();
+  config_.output_dir = dir_ / "none";
+  expect_error(ErrorKind::usage, {"--metric", "no metric of its own"}, [&] { run(own(model)); });
+}
+
 TEST_F(OwnRun, ALossOfOnesOwnIsDescendedAsPyTorchDescendsIt) {
   data::Dataset set;
   set.name = "eight";
