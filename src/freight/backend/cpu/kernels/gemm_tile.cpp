@@ -89,12 +89,13 @@ void tile(const GemmTile<T>& t) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) acc[i][v] = hn::Zero(d);
   }
-  // The result's lines come meanwhile.
-  if (kR >= 8 && !t.stream) {
-#pragma GCC unroll 12
-    for (int i = 0; i < kR; ++i) {
-      hwy::Prefetch(t.c + i * t.c_row);
-      if (kVectors > 1) hwy::Prefetch(t.c + i * t.c_row + t.c_vector);
+  // The result's lines come meanwhile, and those of the residual, which may lie beyond the caches.
+  if (kR >= 8) {
+    for (const T* lines : {t.stream ? nullptr : static_cast<const T*>(t.c), t.residual}) {
+      for (int i = 0; lines && i < kR; ++i) {
+        hwy::Prefetch(lines + i * t.c_row);
+        if (kVectors > 1) hwy::Prefetch(lines + i * t.c_row + t.c_vector);
+      }
     }
   }
   for (int64_t s = 0; s < t.segments; ++s) {
