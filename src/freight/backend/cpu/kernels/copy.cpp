@@ -75,7 +75,18 @@ void StridedCopy::run_as(const T* from, T* to, int64_t first, int64_t last) cons
         std::memcpy(y + i * lines.to, x + i * lines.from, static_cast<size_t>(along.n) * sizeof(T));
       continue;
     }
-    if (along.n == 3) {  // images: colors side by side
+    if (along.n == 3 && along.to == 1 && lines.from == 1 && lines.to == 3) {  // images: colors side by side
+      const T *red = x, *green = x + along.from, *blue = green + along.from;
+      T* pixel = y + begin * 3;
+      for (int64_t i = begin; i < end; ++i, pixel += 3) {
+        const T r = red[i], g = green[i], b = blue[i];
+        pixel[0] = r;
+        pixel[1] = g;
+        pixel[2] = b;
+      }
+      continue;
+    }
+    if (along.n == 3) {
       for (int64_t i = begin; i < end; ++i) {
         for (int64_t j = 0; j < 3; ++j) y[i * lines.to + j * along.to] = x[i * lines.from + j * along.from];
       }
