@@ -90,13 +90,16 @@ void tile(const GemmTile<T>& t) {
     for (int v = 0; v < kVectors; ++v) acc[i][v] = hn::Zero(d);
   }
   // The result's lines come meanwhile, and those of the residual, which may lie beyond the caches.
-  if (kR >= 8) {
-    for (const T* lines : {t.stream ? nullptr : static_cast<const T*>(t.c), t.residual}) {
-      for (int i = 0; lines && i < kR; ++i) {
-        hwy::Prefetch(lines + i * t.c_row);
-        if (kVectors > 1) hwy::Prefetch(lines + i * t.c_row + t.c_vector);
-      }
+  if (kR >= 8 && !t.stream) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kR; ++i) {
+      hwy::Prefetch(t.c + i * t.c_row);
+      if (kVectors > 1) hwy::Prefetch(t.c + i * t.c_row + t.c_vector);
     }
+  }
+  for (int i = 0; t.residual && i < kR; ++i) {
+    hwy::Prefetch(t.residual + i * t.c_row);
+    if (kVectors > 1) hwy::Prefetch(t.residual + i * t.c_row + t.c_vector);
   }
   for (int64_t s = 0; s < t.segments; ++s) {
     const T* a = t.a + s * t.a_segment;
