@@ -10,7 +10,7 @@ import weakref
 from . import _array_api as xp
 from . import _core, _display, _hints
 from ._nested import replaced
-from ._parameter import Buffer, Parameter, Saved, given, recording, tied
+from ._parameter import Buffer, Parameter, Saved, differentiated, given, recording, tied
 from ._transforms import _as_leaves, _flatten, _unflatten
 
 
@@ -297,7 +297,9 @@ class Module:
 
     def _trained_values(self):
         """Values of the trained parameters by name, for gradients."""
-        return {name: p._variable.value() for name, p in self._all_parameters() if p.requires_grad}
+        trained = {name: p._variable for name, p in self._all_parameters() if p.requires_grad}
+        differentiated({variable.identity: name for name, variable in trained.items()})
+        return {name: variable.value() for name, variable in trained.items()}
 
     def state_dict(self):
         """Copies of all parameters and buffers by PyTorch's names."""

@@ -5,7 +5,7 @@ import struct
 from . import _core, _hints, distributed
 from ._core import Array
 from ._module import Module
-from ._parameter import Parameter, recording
+from ._parameter import Parameter, names_in, recording
 
 
 def _shortest(rate):
@@ -59,13 +59,15 @@ class Optimizer:
         return listed
 
     def update(self, grads):
-        """Changes the parameters by their gradients, which value_and_grad of a module gives: a dict by the names of the
-        parameters, or else all in their order. Frozen parameters have none, and one whose gradient is None is left alone. Of several ranks (freight.distributed) all call it, and the
-        means of their gradients count, None as zeros: each rank computes those of its equal part of the batch."""
+        """Changes the parameters by their gradients, which value_and_grad of a module gives: a dict by the names of the parameters,
+        which may have others beside, or else all in their order. Frozen parameters have none, and one whose gradient is None is left
+        alone. Of several ranks (freight.distributed) all call it, and the means of their gradients count, None as zeros: each rank
+        computes those of its equal part of the batch."""
         trained = [p for p in self._parameters if p.requires_grad]
-        names = [p.name for p in trained]
-        if isinstance(grads, dict) and len(grads) == len(names) and grads.keys() == set(names):
-            grads = [grads[name] for name in names]  # groups may have another order than the module
+        if isinstance(grads, dict):  # groups may have another order than the module
+            own = [p.name for p in trained]
+            names = names_in(grads, [p._variable for p in trained]) or (own if len(own) == len(grads) and grads.keys() == set(own) else None)
+            grads = grads if names is None else [grads[name] for name in names]
         gradients = _gradients_of(grads)
         if len(gradients) != len(trained):
             raise ValueError(f"update: expected a gradient for each of {len(trained)} parameters, got {len(gradients)}")

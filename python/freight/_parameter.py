@@ -1,4 +1,5 @@
 """Parameters and buffers of modules, and what several modules share: `decoder.weight = encoder.weight` ties them, as in PyTorch."""
+import collections
 import math
 import weakref
 
@@ -213,6 +214,27 @@ def tied(variable, value):
         raise ValueError(f"{variable.name}: expected shape {variable.shape}, got {other.shape} of {other.name}")
     variable.tie(other)
     return True
+
+
+_differentiated: collections.OrderedDict = collections.OrderedDict()  # by the set of names: {variable: name}, the latest last
+
+
+def differentiated(names):
+    """Remembers which variables have the names in gradients that are taken now: {variable's identity: name}. The name that a variable
+    has itself is of the module that was used last, which may be another one that shares it."""
+    key = frozenset(names.values())
+    known = [n for n in _differentiated.pop(key, ()) if n != names]
+    _differentiated[key] = [*known[-15:], names]
+    while len(_differentiated) > 64:
+        _differentiated.popitem(last=False)
+
+
+def names_in(grads, variables):
+    """The names that these variables have in the gradients of a module, a dict by name, or None where they are not known."""
+    for names in reversed(_differentiated.get(frozenset(grads), ())):
+        if all(v.identity in names for v in variables):
+            return [names[v.identity] for v in variables]
+    return None
 
 
 class Saved:

@@ -151,3 +151,63 @@ def test_gradients_of_a_frozen_network_are_an_error_that_says_so():
     net = nn.Linear(3, 2).requires_grad_(False)
     with pytest.raises(ValueError, match=r"grad: Linear has no trained parameters: .*requires_grad_\(True\)"):
         f.value_and_grad(lambda net: f.sum(net(f.ones((1, 3)))))(net)
+
+
+def autoencoder():
+    f.random.seed(3)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.enc = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+            self.dec = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+
+        def forward(self, x):
+            return self.dec(self.enc(x))
+
+    return Net()
+
+
+def codes(net, x):
+    return nn.Sequential(net.enc)(x)  # a second module of the same layers, under names of its own
+
+
+@pytest.mark.parametrize("look", [lambda net, x: None, codes, lambda net, x: net.enc[1:].requires_grad_(True)])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_reach_their_parameters_where_another_module_shares_the_layers(look, compiled):
+    x = f.asarray(np.linspace(-1, 1, 12, dtype="f4").reshape(4, 3))
+    expected, net = autoencoder(), autoencoder()
+    net.load_state_dict(expected.state_dict())  # drawn before another module of the same layers draws in its order
+    whole = optim.SGD([{"params": expected.enc.parameters(), "lr": 0.01}, {"params": expected.dec.parameters()}], lr=0.1)
+    parts = optim.SGD([{"params": net.dec.parameters()}, {"params": net.enc.parameters(), "lr": 0.01}], lr=0.1)
+
+    def step(optimizer, net):
+        def loss(net):
+            return f.mean((net(x) - x) ** 2)
+
+        value, grads = f.value_and_grad(loss)(net)
+        optimizer.update(grads)
+        return value
+
+    run = f.jit(lambda: step(parts, net)) if compiled else lambda: step(parts, net)
+    for _ in range(3):
+        look(net, x)
+        assert float(step(whole, expected)) == pytest.approx(float(run()), rel=1e-5)
+        look(net, x)
+    for name, value in expected.state_dict().items():
+        np.testing.assert_allclose(net.state_dict()[name].numpy(), value.numpy(), rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_two_optimizers_take_their_parameters_of_the_same_gradients():
+    x = f.asarray(np.linspace(-1, 1, 12, dtype="f4").reshape(4, 3))
+    one, two = autoencoder(), autoencoder()
+    whole, dec, enc = optim.SGD(one, lr=0.1), optim.SGD(two.dec, lr=0.1), optim.SGD(two.enc, lr=0.1)
+    for _ in range(2):
+        whole.update(f.grad(lambda net: f.mean(net(x) ** 2))(one))
+        grads = f.grad(lambda net: f.mean(net(x) ** 2))(two)
+        dec.update(grads)
+        enc.update(grads)
+    for name, value in one.state_dict().items():
+        np.testing.assert_array_equal(two.state_dict()[name].numpy(), value.numpy(), err_msg=name)
+    with pytest.raises(ValueError, match="expected a gradient for each of 4 parameters, got 8"):
+        dec.update([*grads.values()])
