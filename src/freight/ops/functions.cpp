@@ -224,7 +224,7 @@ void factorizations(FunctionList& t) {
   t.add("lu_cond", lu_cond, "an estimate of the condition in the 1-norm by lu of lu_factor(x) and the 1-norm of x",
         {"lu", "norm"});
   t.add("solve", solve, "the solution of a x = b: a (..., N, N), b (..., N, K) or (N)", {"a", "b"});
-  t.add("solve_triangular", solve_triangular, "the same by one triangle of a; x a = b with right", {"a", "b"});
+  t.add("solve_triangular", solve_triangular, "the same by a's upper triangle; x a = b with right", {"a", "b"});
   t.add("mirrored", mirrored, "the symmetric matrix of one triangle of x", {"x"});
   t.add("cholesky", cholesky, "lower L with L L^T = x, or upper U with U^T U = x; reads that triangle", {"x"});
   t.add("cho_solve", cho_solve, "the solution of x y = b by the factor cholesky(x)", {"factor", "b"});
