@@ -153,6 +153,23 @@ TYPED_TEST(CpuGemm, AgreesWithPlainLoopsWithEachInstructionSet) {
   });
 }
 
+// A matrix beyond the second-level cache is packed in long stretches for the rows of a few tiles; sums of few steps,
+// and columns and steps that fill no block.
+TYPED_TEST(CpuGemm, ReadsALargeMatrixForFewRows) {
+  for (const int64_t m : {3, 8, 12, 13, 40, 64}) {
+    for (const bool trans_b : {false, true}) {
+      expect_product<TypeParam>({m, 1100, 1030, m == 13, trans_b, 1, 0, true, true, m == 8});
+    }
+  }
+  for (const int64_t k : {1, 7, 65, 300}) {
+    expect_product<TypeParam>({9, 700'000 / k + 5, k});
+    expect_product<TypeParam>({30, 700'000 / k + 5, k, false, k == 65});
+  }
+  GemmCase in_place{8, 1024, 1024, false, false, 1, 64};  // rows a multiple of a cache line apart
+  in_place.accumulate = true;
+  expect_product<TypeParam>(in_place);
+}
+
 TYPED_TEST(CpuGemm, RunsBatches) {
   for_transpositions({9, 21, 33, false, false, 5, 1, true, true},
                      [](const GemmCase& c) { expect_product<TypeParam>(c); });

@@ -20,6 +20,10 @@ template <class T>
 constexpr int64_t kDepth = sizeof(T) == sizeof(float) ? 384 : 320;
 template <class T>
 constexpr int64_t kLine = Ahead<T>::kLine;
+// Rows of a few tiles by a matrix beyond the caches, which is packed in blocks of so many steps and bytes of a row:
+// long stretches do not fall on the same cache sets where the rows lie a multiple of 4 KiB apart. Products of more rows
+// are bound by their sums and were not measured.
+constexpr int64_t kStepsPacked = 64, kRowBytes = 4 << 10, kRowsWaiting = 64;
 constexpr int64_t kFirstLevelBytes = 32 << 10;
 constexpr int64_t kFlippedRows = 96;     // rows of a flipped product whose sums are kept aside
 constexpr double kSerialFlops = 400000;  // below, a parallel region costs more than it saves
@@ -104,7 +108,11 @@ Gemm<T>::Gemm(const GemmProblem& problem) : p_(problem) {
   tiles_ = ceil_div(m_, rows_);
   if (!flipped_) rows_ = even_block(m_, rows_);  // no tile of few rows at the end
   panels_ = ceil_div(n_, width_);
-  k_block_ = std::max<int64_t>(std::min(p_.k, ceil_div(even_block(p_.k, kDepth<T>), 4) * 4), 1);
+  // Small tiles, of AVX2, do not ask for memory ahead.
+  few_ = !flipped_ && !p_.packed && p_.batch == 1 && p_.b_col == 1 && tiles_ > 1 && p_.m <= kRowsWaiting &&
+         table.rows >= 8 && p_.n * p_.k * static_cast<int64_t>(sizeof(T)) > l2_bytes();
+  const int64_t depth = few_ ? kStepsPacked : kDepth<T>;
+  k_block_ = std::max<int64_t>(std::min(p_.k, ceil_div(even_block(p_.k, depth), 4) * 4), 1);
   const double flops = 2.0 * static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.k);
   const bool parallel = p_.batch == 1 && flops > kSerialFlops && threads > 1;
   if (flipped_) {
@@ -128,11 +136,12 @@ Gemm<T>::Gemm(const GemmProblem& problem) : p_(problem) {
                  (p_.a_col != 1 && p_.k > 16 && shares_sets(p_.a_col));
     if (p_.packed && p_.a_col == 1 && m_ < rows_) pack_rows_ = false;  // the weight is read once: nothing to save
     const int64_t strip = k_block_ * static_cast<int64_t>(sizeof(T));
-    panel_block_ = even_block(panels_, l2_bytes() * 6 / 10 / (strip * width_));
+    panel_block_ = even_block(panels_, few_ ? kRowBytes / (static_cast<int64_t>(sizeof(T)) * width_)
+                                            : l2_bytes() * 6 / 10 / (strip * width_));
     tile_block_ = even_block(tiles_, std::min(l2_bytes() / 4 / strip, k_block_) / rows_);
     if (parallel) cut(threads);
     const int64_t panel_numbers = p_.packed       ? 0
-                                  : pack_columns_ ? panel_block_ * width_ * k_block_
+                                  : pack_columns_ ? panel_block_ * panel_stride(k_block_)
                                   : n_ % width_   ? width_ * k_block_
                                                   : 0;
     const int64_t row_numbers = pack_rows_ ? tile_block_ * rows_ * k_block_ : 0;
@@ -162,12 +171,18 @@ void Gemm<T>::cut(int64_t threads) {
   }
 }
 
+// Numbers between packed panels: a line more than they hold where they would meet on the same cache sets.
+template <class T>
+int64_t Gemm<T>::panel_stride(int64_t steps) const {
+  return steps * width_ + (few_ ? kLine<T> : 0);
+}
+
 // Packs steps [k0, k0 + steps) of the panels that are not read in place; returns the first of them.
 template <class T>
 int64_t Gemm<T>::pack_panels(const Call& call, int64_t panel0, int64_t panel1, int64_t k0, int64_t steps, T* to) const {
   const bool tail = panel1 == panels_ && n_ % width_ != 0;
   const int64_t first = pack_columns_ ? panel0 : panel1 - (tail ? 1 : 0), column = first * width_;
-  gemm_table<T>().pack(to, steps * width_, call.b + column * p_.b_col + k0 * p_.b_row, p_.b_row, p_.b_col, steps,
+  gemm_table<T>().pack(to, panel_stride(steps), call.b + column * p_.b_col + k0 * p_.b_row, p_.b_row, p_.b_col, steps,
                        std::min(panel1 * width_, n_) - column, static_cast<int>(width_));
   return first;
 }
@@ -222,7 +237,7 @@ void Gemm<T>::multiply(const Call& call, const ResultBlock& part) const {
             if (p_.packed) {
               t.b = call.b + column * p_.k + k0 * width_;
             } else {
-              t.b = in_place ? call.b + column + k0 * p_.b_row : packed + (panel - first_packed) * steps * width_;
+              t.b = in_place ? call.b + column + k0 * p_.b_row : packed + (panel - first_packed) * panel_stride(steps);
             }
             t.b_step = in_place && !p_.packed ? p_.b_row : width_;
             t.last_columns = static_cast<int>(columns - (vectors - 1) * lanes);
@@ -233,8 +248,14 @@ void Gemm<T>::multiply(const Call& call, const ResultBlock& part) const {
               if (panel == panel0) t.ahead = t.a + count * p_.a_row;
             } else if (asked < next_rows.lines()) {
               next_rows.ask(asked++, t);
-            } else if (asked < next_rows.lines() + next_columns.lines()) {
-              next_columns.ask(asked++ - next_rows.lines(), t);
+            } else if (const int64_t ask = asked - next_rows.lines(); few_ && ask < next_columns.runs) {
+              // The lines of one row of memory, since a line of each row would meet the others on one set of the cache.
+              const T* const row_ahead = next_columns.start + ask * next_columns.stride;
+              Ahead<T>{row_ahead, next_columns.lines(), kLine<T>, kLine<T>}.ask(0, t);
+              ++asked;
+            } else if (!few_ && ask < next_columns.lines()) {
+              next_columns.ask(ask, t);
+              ++asked;
             }
             t.residual = last && call.residual ? call.residual + row * p_.c_row + column : nullptr;
             tile[count - 1][vectors - 1](t);

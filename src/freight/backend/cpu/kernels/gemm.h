@@ -53,6 +53,7 @@ class Gemm {
   struct Call;
   struct ResultBlock;  // of the result: rows and panels as computed
   void cut(int64_t threads);
+  int64_t panel_stride(int64_t steps) const;
   int64_t pack_panels(const Call& call, int64_t panel0, int64_t panel1, int64_t k0, int64_t steps, T* to) const;
   std::pair<Ahead<T>, Ahead<T>> packed_next(const Call& call, const ResultBlock& part, int64_t tile1, int64_t panel0,
                                             int64_t panel1, int64_t k0) const;
@@ -65,6 +66,8 @@ class Gemm {
   int64_t m_ = 0, n_ = 0;  // of the product as computed: rows are broadcast, columns lie in vectors
   int64_t rows_ = 0, width_ = 0, tiles_ = 0, panels_ = 0;
   int64_t k_block_ = 0, tile_block_ = 0, panel_block_ = 0;  // that are worked on while they are in a cache
+  // Rows of a few tiles by a matrix that is larger than the cache: what counts is how it is read.
+  bool few_ = false;
   bool pack_columns_ = false, pack_rows_ = false;
   int64_t row_tasks_ = 1, panel_tasks_ = 1;
   size_t scratch_bytes_ = 0, thread_bytes_ = 0;
