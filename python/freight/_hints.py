@@ -118,20 +118,28 @@ KEYWORDS = {
 }
 
 
-def explained(names, module):
-    """Replaces the module's functions by ones whose error for an unknown keyword says which there are, and what it is called here."""
+def explained(names, module, arrays=(), array=None):
+    """Replaces the module's functions by ones whose error for an unknown keyword says which there are, and what it is called here.
+    Arguments of parameters that are among `arrays` become array(argument)."""
     for name, function in list(names.items()):
         if not isinstance(function, types.FunctionType) or name.startswith("_") or hasattr(function, "__wrapped__"):
             continue
         code = function.__code__
         known = code.co_varnames[code.co_posonlyargcount:code.co_argcount + code.co_kwonlyargcount]
         if known and not code.co_flags & 0x08 and function.__module__.startswith("freight"):  # not those that take any keyword
-            names[name] = _explained(function, known, module)
+            names[name] = _explained(function, known, module, arrays, array)
 
 
-def _explained(function, known, module):
+def _explained(function, known, module, arrays, array):
+    code = function.__code__
+    places = [place for place, name in enumerate(code.co_varnames[:code.co_argcount]) if name in arrays]
+
     @functools.wraps(function)
     def call(*arguments, **keywords):
+        if places:
+            arguments = [array(a) if place in places else a for place, a in enumerate(arguments)]
+        if keywords and arrays:
+            keywords = {name: array(a) if name in arrays else a for name, a in keywords.items()}
         try:
             return function(*arguments, **keywords)
         except TypeError as error:

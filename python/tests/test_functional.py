@@ -281,3 +281,44 @@ def test_draws_have_their_distribution():
 
 def test_one_hot_has_as_many_classes_as_the_largest_names():
     assert F.one_hot(fr.asarray([[0, 2]])).tolist() == [[[1, 0, 0], [0, 0, 1]]]
+
+
+def _foreign_cases():
+    rng = np.random.default_rng(5)
+    z, w, p = (rng.uniform(0.1, 0.9, (6, 3)).astype("f4") for _ in range(3))
+    y, signs, image = np.array([0, 1, -100, 1, 0, 2]), np.where(w > 0.5, 1, -1).astype("f4"), rng.normal(size=(1, 1, 4, 4)).astype("f4")
+    places = np.array([[[[0, 2], [8, 15]]]])
+    return [
+        ("cross_entropy", (z, y), {}), ("cross_entropy", (z, abs(y) % 3), {"ignore_index": 2, "weight": p[0]}), ("nll_loss", (-z, y), {}),
+        ("cross_entropy", (z, p / p.sum(1, keepdims=True)), {}), ("binary_cross_entropy", (p, signs / 2 + 0.5, w), {}), ("mse_loss", (z, w), {}),
+        ("kl_div", (z, w), {"reduction": "batchmean"}), ("poisson_nll_loss", (z, 4 * p), {"full": True}), ("gaussian_nll_loss", (z, w, p), {}),
+        ("soft_margin_loss", (z, signs), {}), ("hinge_embedding_loss", (z, signs), {}), ("margin_ranking_loss", (z, w, signs), {}),
+        ("cosine_embedding_loss", (z, w, signs[:, 0]), {}), ("triplet_margin_loss", (z, w, p), {}), ("multilabel_soft_margin_loss", (z, abs(signs)), {}),
+        ("multilabel_margin_loss", (z, np.array([[0, 2, -1]] * 6)), {}), ("multi_margin_loss", (z, abs(y) % 3), {"weight": p[0]}),
+        ("ctc_loss", (image[0].transpose(1, 0, 2), np.array([[1, 2]]), np.array([4]), np.array([2])), {}), ("one_hot", (abs(y) % 3,), {}),
+        ("embedding", (abs(y) % 6, z), {}), ("embedding_bag", (abs(y).reshape(2, 3) % 6, z), {}), ("bilinear", (z, w, image[0, :, :3, :3]), {}),
+        ("max_unpool2d", (image[:, :, :2, :2], places, 2), {}), ("linear", (z, w), {}), ("prelu", (z - 0.5, p[0]), {}), ("normalize", (z,), {}),
+        ("scaled_dot_product_attention", (z[None], w[None], p[None]), {}), ("grid_sample", (image, np.zeros((1, 2, 2, 2), "f4")), {"align_corners": True}),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch", "list"])
+@pytest.mark.parametrize("name, arguments, keywords", _foreign_cases())
+def test_arrays_of_other_libraries_and_lists_are_arguments(name, arguments, keywords, kind):
+    torch = pytest.importorskip("torch")
+    given = {"numpy": lambda x: x, "torch": torch.from_numpy, "list": lambda x: x.tolist()}[kind]
+
+    def made(function):
+        return ([function(a) if isinstance(a, np.ndarray) else a for a in arguments],
+                {k: function(a) if isinstance(a, np.ndarray) else a for k, a in keywords.items()})
+
+    inputs, named = made(torch.from_numpy)
+    expected = getattr(torch.nn.functional, name)(*inputs, **named).numpy()
+    inputs, named = made(given)
+    np.testing.assert_allclose(np.asarray(getattr(F, name)(*inputs, **named)), expected, rtol=1e-5, atol=1e-6)
+    if np.issubdtype(arguments[0].dtype, np.floating):  # the other arguments are of the function that jit and grad trace
+        x = fr.asarray(arguments[0])
+        traced = fr.jit(lambda x: getattr(F, name)(x, *inputs[1:], **named))(x)
+        np.testing.assert_allclose(np.asarray(traced), expected, rtol=1e-5, atol=1e-6)
+        value, _ = fr.value_and_grad(lambda x: fr.sum(getattr(F, name)(x, *inputs[1:], **named)))(x)
+        np.testing.assert_allclose(value.item(), expected.sum(), rtol=1e-4, atol=1e-5)

@@ -642,4 +642,15 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, *, reduction=
     return _reduced(each if weight is None else each * _xp.take(weight, target), reduction, "multi_margin_loss")
 
 
-_hints.explained(globals(), __name__)
+# Parameters that take other libraries' arrays, and lists, as all functions of arrays do. Not the statistics that training writes to.
+_ARRAYS = frozenset(("input target weight bias pos_weight input1 input2 x1 x2 anchor positive negative query key value attn_mask log_probs targets "
+                     "grid theta indices offsets per_sample_weights tensor logits var").split())
+
+
+def _array(x):
+    if isinstance(x, _core.Array) or hasattr(type(x), "_trained"):
+        return x
+    return _xp.asarray(x) if isinstance(x, (list, tuple)) or hasattr(x, "__array__") or hasattr(x, "__dlpack__") else x
+
+
+_hints.explained(globals(), __name__, _ARRAYS, _array)
