@@ -220,6 +220,7 @@ class _Estimator(BaseEstimator):
             raise ValueError(f"fit_settings: expected None for a model of tables, which has no such keywords, got {self.fit_settings!r}: they "
                              "are for networks (model= a module)")
         name = getattr(y, "name", None)
+        self._declared = {}
         table, x, y = self._table(X, y, reset=True)
         y = _check_y(y, y_numeric=self._regression, estimator=self)
         if len(y) != table.rows:
@@ -265,6 +266,9 @@ class _Estimator(BaseEstimator):
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         self._load()
+        if eval_set is None and settings.get("--val-split") != 0:  # categories that held-out rows alone have were seen, too
+            for column, words in self._model.unknown(table).items():
+                self._declared[column] = [*self._declared.get(column, ()), *words]
         return self
 
     def _with_validation(self, table, eval_set, added, weighted, settings):

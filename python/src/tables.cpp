@@ -238,6 +238,22 @@ class TableModel {
     return computed<double>(table, strict, declared, bundle_.rows->outputs() > 2 ? bundle_.rows->outputs() : 1, run);
   }
 
+  // The categories of a table that the model does not know, by column: those of held-out rows, if it was fitted to it.
+  Declared unknown(const Table& table) const {
+    std::map<std::string, std::set<std::string>> found;
+    const auto has_words = [](const store::Column& column) { return column.words; };
+    if (std::none_of(bundle_.columns.begin(), bundle_.columns.end(), has_words)) return {};
+    for_each_block(
+        table, [&](const Array& values, const data::Cells& cells, const std::vector<size_t>& places, int64_t) {
+          for_each_unknown(values, cells, places, [&](const store::Column& column, int64_t, const std::string& text) {
+            found[column.name].insert(text);
+          });
+        });
+    Declared out;
+    for (const auto& [name, texts] : found) out[name] = {texts.begin(), texts.end()};
+    return out;
+  }
+
   // (weights (groups, terms), intercepts (groups), [(column, level, mean, scale) of each term]) of a linear model,
   // which is a sum of products: store/row_form.h; None for others. A level is -1 for a number, -2 where it marks
   // missing ones.
@@ -270,13 +286,10 @@ class TableModel {
   }
 
  private:
-  // What run(values) gives for all rows, T (rows, width), block by block.
-  template <class T, class Run>
-  nb::ndarray<nb::numpy, T> computed(const Table& table, bool strict, const Declared& declared, int64_t width,
-                                     Run&& run) const {
+  // Calls f(values, cells, places of the columns among them, first row) for all rows, block by block, without the GIL.
+  template <class F>
+  void for_each_block(const Table& table, F&& f) const {
     const int64_t rows = table.rows();
-    auto* const out = new std::vector<T>(static_cast<size_t>(rows * width));
-    const nb::capsule owner(out, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
     std::vector<size_t> places;
     const data::CellsAsked asked{.kinds =
                                      [&](const data::TableHead& head) {
@@ -302,30 +315,47 @@ class TableModel {
       }
       block.resize(static_cast<size_t>(end - begin));
       std::iota(block.begin(), block.end(), 0u);
-      const Array values = all.values(block);
-      if (strict) need_known(values, cells, places, begin, declared);
-      const Array y = run(values);
-      std::copy_n(y.data<T>(), y.numel(), out->begin() + begin * width);
+      f(all.values(block), cells, places, begin);
     }
+  }
+
+  // What run(values) gives for all rows, T (rows, width).
+  template <class T, class Run>
+  nb::ndarray<nb::numpy, T> computed(const Table& table, bool strict, const Declared& declared, int64_t width,
+                                     Run&& run) const {
+    const int64_t rows = table.rows();
+    auto* const out = new std::vector<T>(static_cast<size_t>(rows * width));
+    const nb::capsule owner(out, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    for_each_block(
+        table, [&](const Array& values, const data::Cells& cells, const std::vector<size_t>& places, int64_t begin) {
+          if (strict) need_known(values, cells, places, begin, declared);
+          const Array y = run(values);
+          std::copy_n(y.data<T>(), y.numel(), out->begin() + begin * width);
+        });
     const size_t shape[] = {static_cast<size_t>(rows), static_cast<size_t>(width)};
     return nb::ndarray<nb::numpy, T>(out->data(), 2, shape, owner);
   }
-  void need_known(const Array& values, const data::Cells& cells, const std::vector<size_t>& places, int64_t begin,
-                  const Declared& declared) const {
+  // Calls f(column, row, text) for each category that the model does not know.
+  template <class F>
+  void for_each_unknown(const Array& values, const data::Cells& cells, const std::vector<size_t>& places, F&& f) const {
     const auto width = static_cast<int64_t>(places.size());
     for (int64_t k = 0; k < width; ++k) {
       const store::Column& column = bundle_.columns[static_cast<size_t>(k)];
       for (int64_t i = 0; column.words && i < values.shape()[0]; ++i) {
         if (values.data<double>()[i * width + k] != store::kUnknownWord) continue;
-        const std::string text = cells.columns[places[static_cast<size_t>(k)]].text(i);
-        const auto own = declared.find(column.name);
-        if (own != declared.end() && std::find(own->second.begin(), own->second.end(), text) != own->second.end())
-          continue;
-        fail(ErrorKind::data, cat("X, row ", begin + i), "column ", excerpt(column.name), ": expected one of the ",
-             column.levels.size(), " categories of fit, got '", excerpt(text),
-             "'; handle_unknown=\"ignore\" predicts such rows");
+        f(column, i, cells.columns[places[static_cast<size_t>(k)]].text(i));
       }
     }
+  }
+  void need_known(const Array& values, const data::Cells& cells, const std::vector<size_t>& places, int64_t begin,
+                  const Declared& declared) const {
+    for_each_unknown(values, cells, places, [&](const store::Column& column, int64_t row, const std::string& text) {
+      const auto own = declared.find(column.name);
+      if (own != declared.end() && std::find(own->second.begin(), own->second.end(), text) != own->second.end()) return;
+      fail(ErrorKind::data, cat("X, row ", begin + row), "column ", excerpt(column.name), ": expected one of the ",
+           column.levels.size(), " categories of fit, got '", excerpt(text),
+           "'; handle_unknown=\"ignore\" predicts such rows");
+    });
   }
   store::Bundle bundle_;
 };
@@ -376,6 +406,7 @@ void bind_tables(nb::module_& m) {
       .def(nb::init<nb::bytes>())
       .def("predict", &TableModel::predict)
       .def("margins", &TableModel::margins)
+      .def("unknown", &TableModel::unknown)
       .def("importance", &TableModel::importance)
       .def("linear", &TableModel::linear)
       .def_prop_ro("sources", &TableModel::sources)

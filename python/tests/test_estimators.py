@@ -540,3 +540,14 @@ def test_logarithms_of_probabilities():
     x, y = make_blobs(60, centers=3, random_state=1)
     fitted = FreightClassifier("linear").fit(x, y)
     assert numpy.allclose(numpy.exp(fitted.predict_log_proba(x)), fitted.predict_proba(x), atol=1e-6)
+
+
+def test_a_category_of_held_out_rows_alone_is_known_to_predict():
+    x, y = pandas.DataFrame({"a": numpy.arange(60) % 7 + 0.5, "c": ["x", "y"] * 30}), numpy.arange(60) % 2
+    x.loc[::5, "c"] = [f"rare{k}" for k in range(12)]  # a fifth of the rows is held out, and some of these with it
+    model = FreightRegressor("gbdt", rounds=3).fit(x, y)
+    expected = FreightRegressor("gbdt", rounds=3, handle_unknown="ignore").fit(x, y).predict(x)
+    assert 0 < len(model._declared["c"]) < 12
+    assert (model.predict(x) == expected).all() and (pickle.loads(pickle.dumps(model)).predict(x) == expected).all()
+    with pytest.raises(ValueError, match="categories of fit, got 'other'"):
+        model.predict(x.assign(c="other"))
