@@ -328,11 +328,11 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         if not known and _core.higher_is_better(other) is not None:
             figures.names.append(other)
     figures.asked_of(request)
-    if figures.names and (path or callable(loss) or vw is not None or validation_data is None):
+    if figures.names and (path or _several_targets.is_of_several(loss) or vw is not None or validation_data is None):
         raise ValueError(f"fit: metrics: {figures.names[0]} compares all predictions with classes, labels or values: expected arrays as validation_data, "
-                         "without weights, and a loss by its name; or a function")
+                         "without weights, and one target; or a function")
     if validation_data is not None:
-        figures.take(lambda: predict(model, vx, device=device, precision=precision), vy, vw, "fit")
+        figures.take(lambda: predict(model, vx, device=device, precision=precision), vy, vw, "fit", callable(loss))
     if settings.get("metric") in ("accuracy", "loss") and not judge and not settings.get("early_stop") and validation_data is None and not path:
         del settings["metric"]  # they are shown in any case
     if (settings.get("early_stop", 0) > 0 or "metric" in settings or stoppings) and validation_data is None and not path:
@@ -448,8 +448,8 @@ def evaluate(model, x, y=None, *, batch_size=256, sample_weight=None, loss=None,
     request["feeds"] = request.get("feeds") or tokens or soft or y.dtype == xp.int32
     if isinstance(metric, str) and metric not in ("auto", "loss", "accuracy", "own"):
         names = list(dict.fromkeys([known_metric("evaluate: metric", metric), *names]))
-    if names and (callable(loss) or sample_weight is not None):
-        what = "sample_weight" if sample_weight is not None else "a loss function"
+    if names and (_several_targets.is_of_several(loss) or sample_weight is not None):
+        what = "sample_weight" if sample_weight is not None else "several targets"
         raise ValueError(f"evaluate: metric: {names[0]} of {what}: expected a function as the metric, too")
     figures, weights = _fit_figures.Figures(model, functions, names), None
     figures.asked = dict(request)
@@ -459,7 +459,7 @@ def evaluate(model, x, y=None, *, batch_size=256, sample_weight=None, loss=None,
         _weighted(request, weights, outputs, of_validation=weights, what="evaluate")
     if request["feeds"] and x.dtype == xp.uint8:
         request["x"] = _as_floats(x)
-    figures.take(lambda: predict(model, x, batch_size=batch_size, device=device, precision=precision), y, weights, "evaluate")
+    figures.take(lambda: predict(model, x, batch_size=batch_size, device=device, precision=precision), y, weights, "evaluate", callable(loss))
     _warn_of_precision(precision, device, "evaluate")
     found = _core.evaluate(model._node(), request, batch_size, device, precision)
     return {request["metric_name"] if name == "metric" else name: value for name, value in found.items()} | (figures.of_predictions() if functions or names else {})

@@ -134,12 +134,22 @@ class Figures:
         if self.functions or self.names:
             request["evaluated_function"] = self.evaluated
 
-    def take(self, predict, y, weights, what):
-        """Makes them figures of what `predict()` gives for samples with targets y, and weights or None."""
+    def take(self, predict, y, weights, what, own_loss):
+        """Makes them figures of what `predict()` gives for samples with targets y, and weights or None. own_loss: the program's."""
         classes, labels = y.dtype == xp.int64 and y.ndim == 1, y.dtype == xp.uint8
         if self.names and not classes and not labels and (y.dtype != xp.float32 or y.ndim > 2):
             raise ValueError(f"{what}: metrics: {self.names[0]} is for a class, labels or values per sample, got y {y.dtype}{list(y.shape)}: expected "
                              "a function")
+
+        def need_outputs(shape):
+            """Of a loss by its name the trainer has checked them already; a function may be of others."""
+            count = math.prod(shape[1:])
+            fits = len(shape) == 2 and count > 1 and (y.size == 0 or 0 <= int(xp.min(y)) <= int(xp.max(y)) < count) if classes else count == math.prod(y.shape[1:])
+            if not fits:
+                kind = "y with a class, of outputs (N, classes)," if classes else "y with a 0 or 1" if labels else "y with a value"
+                each = " per sample" if classes else " for each output"
+                raise ValueError(f"{what}: metrics: {self.names[0]}: expected {kind}{each}, got outputs (N, {', '.join(map(str, shape[1:]))}) and "
+                                 f"y {y.dtype}{list(y.shape)}; or a function of (outputs, targets)")
 
         def scored(outputs):
             outputs = xp.reshape(outputs, (outputs.shape[0], -1))
@@ -154,8 +164,10 @@ class Figures:
             return figures
 
         if self.names:  # one that is not for such targets is refused here
-            count = math.prod(_core.output_shape(self.model._node(), self.asked))
-            scored(xp.full((y.shape[0], count), 1 / count))
+            shape = tuple(_core.output_shape(self.model._node(), self.asked))
+            if own_loss:
+                need_outputs(shape)
+            scored(xp.full((y.shape[0], math.prod(shape)), 1 / math.prod(shape)))
         self.of_predictions = found
 
     def observe(self, outputs, targets):

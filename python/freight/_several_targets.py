@@ -47,11 +47,17 @@ class Targets:
             return called(outputs, rows if self.layout is None else self.apart(rows))
 
         call.__name__ = getattr(function, "__name__", "metric")
-        call.given, call.weights = function, weights
+        call.given, call.weights, call.targets = function, weights, self
         for name in ("higher_is_better", "of_loss"):
             if hasattr(function, name):
                 setattr(call, name, getattr(function, name))
         return call
+
+
+def is_of_several(loss):
+    """Whether a loss of fit or evaluate is of several targets, whose rows lie side by side."""
+    targets = getattr(loss, "targets", None)
+    return isinstance(targets, Targets) and targets.layout is not None
 
 
 def need_loss(loss, name):

@@ -328,3 +328,32 @@ def test_a_precision_that_the_device_lacks_is_named(precision):
 def test_class_weights_without_validation_data_warn_of_nothing(recwarn):
     nn.Linear(10, 3).fit(X[:64], Y[:64], class_weight={0: 1.0, 1: 5.0}, verbose=0)
     assert not recwarn.list
+
+
+def _squares(outputs, targets):
+    return fr.mean((outputs - targets) ** 2)
+
+
+@pytest.mark.parametrize("own, name, outputs, names", [
+    (_squares, "mse", 1, ["rmse", "r2"]), (nn.CrossEntropyLoss(), "cross_entropy", 2, ["f1", "auc", "mcc"])])
+def test_named_metrics_of_a_loss_function_are_those_of_the_loss_by_its_name(own, name, outputs, names):
+    x = np.random.default_rng(1).normal(size=(120, 4)).astype("f4")
+    values = x.sum(1, keepdims=True)
+    y = values if name == "mse" else (values[:, 0] > 0).astype("i8")
+    found = []
+    for loss in (own, name):
+        fr.random.seed(0)
+        net = nn.Sequential(nn.Linear(4, outputs))
+        history = net.fit(x, y, validation_data=(x, y), epochs=2, loss=loss, metrics=names, verbose=0).history
+        figures = net.evaluate(x, y, metrics=names)
+        found.append([*(history[f"val_{n}"][-1] for n in names), *(figures[n] for n in names)])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+    assert found[0][:len(names)] == pytest.approx(found[0][len(names):], rel=1e-5)
+
+
+def test_named_metrics_of_a_loss_function_need_outputs_for_the_targets():
+    x, y = np.zeros((8, 4), "f4"), np.arange(8, dtype="f4")[:, None]
+    of_one = lambda o, t: fr.mean((o[:, :1] - t) ** 2)  # noqa: E731
+    for targets, count, name in ((y, 2, "r2"), (y[:, 0].astype("i8") % 2, 1, "f1")):
+        with pytest.raises(ValueError, match=rf"metrics: {name}: expected y with a .*got outputs \(N, {count}\) and y .*or a function"):
+            nn.Sequential(nn.Linear(4, count)).fit(x, targets, validation_data=(x, targets), loss=of_one, metrics=[name], epochs=1, verbose=0)
