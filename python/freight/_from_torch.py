@@ -5,7 +5,7 @@ import warnings
 
 from . import _array_api as xp
 from . import _torch_vision  # noqa: F401 (its functions are in FUNCTIONS)
-from . import nn
+from . import _traced_parts, nn
 from ._containers import Wrapper
 from ._module import AttentionLayer, Layer, Module, RecurrentLayer
 from ._torch_functions import FIXED, FUNCTIONS, INSTEAD, OPERATORS, Packed, Spread, known_as
@@ -75,14 +75,37 @@ class TimeFirst(Wrapper):
 
 
 class Traced(Module):
-    """A network that from_torch has traced: `program` has its inputs, the steps (kind, name, target, arguments, keywords, place)
-    and the result, for training and for evaluation."""
+    """A network that from_torch has traced, or a part of one: `programs` has its inputs, the steps (kind, name, target, arguments,
+    keywords, place) and the result, for training and for evaluation; of a part that is traced with what is around it nothing.
+    guards: path -> [kind, names of the parts or None] of what must stay as it was."""
+
+    guards: dict[str, list] = {}  # of files of earlier versions
 
     def __init__(self, kind):
         super().__init__()
-        self.kind, self.programs, self.constants = kind, {}, {}
+        self.kind, self.programs, self.constants, self.guards = kind, {}, {}, {}
+
+    def _check(self):
+        """Refuses parts that have been replaced although their steps are in this program, and lists that have other parts."""
+        for path, (kind, names) in self.guards.items():
+            part = self
+            for name in filter(None, path.split(".")):
+                part = part._modules.get(name) if isinstance(part, Module) else None
+            place = f"{self.kind}: {path}" if path else self.kind
+            if names is None and path and not (isinstance(part, Traced) and part.kind == kind and not part.programs):
+                raise ValueError(f"{place} ({kind}) cannot be replaced: from_torch has traced it together with what is around it: expected "
+                                 "layers inside of it to be replaced one by one, or the change in torch, before from_torch")
+            if names is not None and (part is None or list(part._modules) != names):
+                got = "another module" if part is None or not part._modules else f"{len(part._modules)} ({', '.join(part._modules)})"
+                raise ValueError(f"{place} ({kind}) was traced with {len(names)} modules ({', '.join(names)}), which forward calls one by one: "
+                                 f"got {got}: expected each replaced in its place, or the change in torch, before from_torch")
 
     def forward(self, *arguments):
+        self._check()
+        if not self.programs:
+            raise TypeError(f"{self.kind}: from_torch has traced this part together with what is around it: expected a call of that")
+        if self.training not in self.programs:
+            raise TypeError(f"{self.kind}: the network does not call this part in {'training' if self.training else 'evaluation'}")
         inputs, steps, result = self.programs[self.training]
         if len(arguments) != len(inputs):
             raise TypeError(f"{self.kind}: expected {len(inputs)} inputs ({', '.join(inputs)}), got {len(arguments)}: from_torch(module, "
@@ -149,7 +172,7 @@ class _Conversion:
     """The conversion of one module; `root` is the result. Parts that occur twice are converted once."""
 
     def __init__(self, module, inputs=None):
-        self.done, self.constants, self.inputs = {}, {}, inputs
+        self.done, self.constants, self.inputs, self.lists = {}, {}, inputs, set()
         found = self.layer(module, "")
         self.root = self.traced(module) if found is None else found  # an empty container is false
         variables = {name: variable for name, variable, _ in self.root._node().state()}
@@ -244,21 +267,23 @@ class _Conversion:
         if not list(module.children()) and type(module).__module__.startswith("torch.nn."):
             raise TypeError(f"{self.place(module, '')} is no layer of freight.nn")
         self.copy(module, "", found)
-        modes = [(m, m.training) for m in module.modules()]
+        modes, traces = [(m, m.training) for m in module.modules()], {}
         try:
             for training in (True, False):
                 for m, _ in modes:
                     m.training = training
-                found.programs[training] = self.program(module)
+                traces[training] = self.program(module)
         finally:
             for m, mode in modes:
                 m.training = mode
-        found.constants = self.constants
+        _traced_parts.Division(found, traces, self.constants, self.lists)
         return found
 
     def copy(self, module, path, into):
         """The tree of modules, with the parameters that own classes have."""
         saved = module.state_dict()
+        if isinstance(module, self.containers()) and isinstance(into, Traced):
+            self.lists.add(path)
         for name, value in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
             if name in saved and value.is_floating_point():
                 held = nn.Parameter if name in dict(module.named_parameters(recurse=False)) else nn.Buffer
@@ -267,22 +292,36 @@ class _Conversion:
             below = f"{path}.{name}" if path else name
             part = self.layer(child, below)
             if part is None:
-                part = {"Sequential": nn.Sequential, "ModuleList": nn.ModuleList, "ModuleDict": nn.ModuleDict}.get(
-                    type(child).__name__, Module)()
+                part = self.container(child)
+                part = Traced(type(child).__name__) if part is None else part  # an empty container is false
                 self.copy(child, below, part)
             into.add_module(name, part)
 
+    def container(self, module):
+        """The empty container for a module that is one; None for other classes."""
+        sequential, *lists = self.containers()
+        if type(module).forward is sequential.forward and type(module).__getitem__ is sequential.__getitem__:
+            return nn.Sequential()
+        return next((getattr(nn, cls.__name__)() for cls in lists if type(module) is cls), None)
+
     def program(self, module):
-        """(inputs, steps, result) of forward in the module's mode. Where it cannot be traced with buffers as values that a call
+        """The trace of forward in the module's mode. Where it cannot be traced with buffers as values that a call
         knows, they are taken as constants."""
         from . import _torch_tracer
 
         first, constants = None, dict(self.constants)
-        for records in (True, False):
-            tracer = _torch_tracer.Tracer(self.done, self.inputs, records, self.place(module, ""))
+        for records, marks in ((True, True), (True, False), (False, True), (False, False)):
+            tracer = _torch_tracer.Tracer(self.done, self.inputs, records, self.place(module, ""), marks)
             try:
                 with _torch_tracer.kept(module, self.place(module, "")):
-                    return self.steps(self.graph(tracer, module), module)
+                    graph = self.graph(tracer, module)
+                    bases = {_viewed(node) for node in tracer.marked}
+                    if any(self.changes(node, module) and _viewed(node.args[0] if node.args else node.kwargs["input"]) in bases
+                           for node in (graph.nodes if bases else ())):
+                        continue  # what is changed has another name
+                    trace = self.steps(graph, module)
+                    trace.called = tracer.called
+                    return trace
             except (TypeError, ValueError) as error:
                 first = first or error
                 self.constants = dict(constants)
@@ -316,26 +355,29 @@ class _Conversion:
 
         from . import _torch_tracer
 
-        inputs, steps, result, renamed = [], [], None, {}
+        inputs, renamed = [], {}
+        trace = _traced_parts.Trace(lambda x: self.plain(x, renamed))
         for node in graph.nodes:
             if node.op in ("call_function", "call_method"):  # new tensors lie where the network's values are
                 node.kwargs = {k: v for k, v in node.kwargs.items() if k not in ("device", "pin_memory", "layout")}
         for node in _torch_tracer.needed(graph, lambda node: self.changes(node, module)):
+            trace.at(node.meta.get("calls", ()))
             arguments = self.plain(node.args, renamed), self.plain(node.kwargs, renamed)
             if node.op == "placeholder":
                 inputs.append(node.name)
             elif node.op == "output":
-                result = arguments[0][0]
+                trace.root.result = arguments[0][0]
             elif node.op == "call_function" and node.target is torch._assert:
                 continue
             else:
                 if self.changes(node, module):  # from here on the input's name means what the operation has made of it
                     renamed[self.changed(node, module, renamed)] = node.name
                 place = self.where(node, module)
-                steps.append((*self.step(node, module, *arguments), place))
+                trace.add((*self.step(node, module, *arguments), place))
                 if node.meta.get("no_grad") and node.op != "call_module":
-                    steps.append(("function", node.name, "no_gradient", (Value(node.name),), {}, place))
-        return inputs, steps, result
+                    trace.add(("function", node.name, "no_gradient", (Value(node.name),), {}, place))
+        trace.inputs = inputs
+        return trace
 
     def plain(self, x, renamed):
         """Arguments without torch: names of values, numbers, and their lists."""

@@ -39,13 +39,26 @@ def spread(x):
     return x
 
 
+class _Call:
+    """A call of a module that is entered: its path, the names of its parameters, its inputs and its result, which are None where they
+    are more than distinct values."""
+
+    def __init__(self, path, module, arguments, keywords):
+        self.path, self.names, self.inputs, self.result = path, list(inspect.signature(module.forward).parameters), None, None
+        nodes = [a.node for a in arguments if isinstance(a, torch.fx.Proxy) and not is_size(a.node)]
+        if not keywords and 0 < len(nodes) == len(arguments) == len(set(nodes)):
+            self.inputs = nodes
+
+
 class Tracer(torch.fx.Tracer):
     """Traces forward; modules whose id is in `leaves` are called, not entered. inputs: the names of forward's inputs, by default
-    those without a default. records: whether buffers and new tensors are recorded, too; else they are constants."""
+    those without a default. records: whether buffers and new tensors are recorded, too; else they are constants. marks: whether a part
+    that returns its input is a step, too, which `marked` has."""
 
-    def __init__(self, leaves, inputs, records, place):
+    def __init__(self, leaves, inputs, records, place, marks=False):
         super().__init__()
         self.leaves, self.inputs, self.place, self.records = leaves, inputs, place, records
+        self.marks, self.marked, self.calls, self.called = marks, [], [], set()
         self.proxy_buffer_attributes = records
         self.failed = None  # the innermost module whose call failed, and its path
 
@@ -66,6 +79,7 @@ class Tracer(torch.fx.Tracer):
         node = super().create_node(kind, *arguments, **keywords)
         frame = _users_frame(sys._getframe(1))
         node.meta["line"] = frame and (frame.f_code.co_filename, frame.f_lineno)
+        node.meta["calls"] = tuple(self.calls)
         node.meta["no_grad"] = kind.startswith("call_") and not torch.is_grad_enabled()
         return node
 
@@ -92,7 +106,20 @@ class Tracer(torch.fx.Tracer):
         if (inside := _inside(m)) is not None:
             return inside(*args, **kwargs)
         try:
-            return super().call_module(m, forward, args, kwargs)
+            if self.is_leaf_module(m, ""):
+                return super().call_module(m, forward, args, kwargs)
+            call = _Call(self.path_of_module(m), m, args, kwargs)
+            self.called.add(call.path)
+            self.calls.append(call)
+            try:
+                found = super().call_module(m, forward, args, kwargs)
+                if self.marks and call.inputs and isinstance(found, torch.fx.Proxy) and found.node in call.inputs:
+                    found = self.create_proxy("call_method", "contiguous", (found,), {})
+                    self.marked.append(found.node)
+            finally:
+                self.calls.pop()
+            call.result = found.node if isinstance(found, torch.fx.Proxy) else None
+            return found
         except Exception:
             self.failed = self.failed or (m, self.path_of_module(m))
             raise
