@@ -2,19 +2,19 @@
 // (freight/_fft.py).
 #include <nanobind/stl/string.h>
 
-#define POCKETFFT_NO_MULTITHREADING
 #include "../third_party/pocketfft/pocketfft_hdronly.h"
 #include "array.h"
+#include "loops.h"
 
 namespace freight::python {
 
 namespace {
 
-void transform(const std::string& kind, const View& x, View& y, size_t axis, bool forward, double factor) {
+void transform(const std::string& kind, const View& x, const View& y, size_t axis, bool forward, double factor) {
   using R = double;
   using Z = std::complex<R>;
   pocketfft::stride_t step[2];  // of x and y in bytes
-  for (const View* v : {&x, static_cast<const View*>(&y)}) {
+  for (const View* v : {&x, &y}) {
     for (const int64_t s : v->strides) step[v == &y].push_back(s * static_cast<int64_t>(v->item_size()));
   }
   const View& real = kind == "c2r" ? y : x;
@@ -45,7 +45,17 @@ nb::object fft(nb::handle h, const std::string& kind, int64_t axis, int64_t n, b
   if (kind == "r2c") shape[at] = n / 2 + 1;
   if (kind == "c2r") shape[at] = n;
   View y(kind == "c2r" ? DType::f64 : DType::c128, shape);
-  transform(kind, x, y, static_cast<size_t>(at), forward, factor);
+  // Lines are independent of each other: the longest other axis is cut for the pool's threads. PocketFFT has its own.
+  int cut = at == 0 ? x.rank() - 1 : 0;
+  for (int i = 0; i < x.rank(); ++i) cut = i != at && shape[i] > shape[cut] ? i : cut;
+  const int64_t lines = shape[cut],
+                parts = cut == at || y.numel() < kParallelElements ? 1 : std::min<int64_t>(lines, 16);
+  if (parts == 1) transform(kind, x, y, static_cast<size_t>(at), forward, factor);
+  parallel_for(parts == 1 ? 0 : parts, [&](int64_t part) {
+    const int64_t begin = lines * part / parts, count = lines * (part + 1) / parts - begin;
+    const auto piece = [&](const View& v) { return sliced(v, cut, begin, 1, count); };
+    transform(kind, piece(x), piece(y), static_cast<size_t>(at), forward, factor);
+  });
   return wrap(real == DType::f64 ? std::move(y) : cast(y, kind == "c2r" ? real : complex_type(real)));
 }
 

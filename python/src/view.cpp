@@ -1,6 +1,8 @@
 // Views: memory, layouts, copies and element types; see view.h.
 #include "view.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -118,9 +120,11 @@ std::string to_string(const Shape& shape) {
 }
 
 Block::Block(size_t size) : bytes(size), owned_(true) {
-  data = static_cast<char*>(
-      std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment + kAlignment));
+  const size_t unit = size < size_t{4} << 20 ? kAlignment : size_t{2} << 20;
+  data = static_cast<char*>(std::aligned_alloc(unit, (size + unit - 1) / unit * unit + kAlignment));
   if (!data) throw std::bad_alloc();
+  // Of small pages, the system would take longer to give them than most functions to fill them. It may refuse.
+  if (unit > kAlignment) madvise(data, size, MADV_HUGEPAGE);
 }
 
 Block::~Block() {
