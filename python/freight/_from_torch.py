@@ -112,7 +112,7 @@ class Traced(Module):
                             "inputs=[...]) names others")
         values = dict(zip(inputs, arguments))
         for kind, name, target, given, keywords, place in steps:
-            given, keywords = _with(values, given), _with(values, keywords)
+            given, keywords = replaced(values, given), replaced(values, keywords)
             try:
                 if kind == "module":
                     layer = self.get_submodule(target)
@@ -125,7 +125,7 @@ class Traced(Module):
                     values[name] = (target if kind == "python" else FUNCTIONS[target])(*given, **keywords)
             except (TypeError, ValueError, IndexError) as error:
                 raise type(error)(f"{place}: {target}: {error}") from error
-        return _with(values, result)
+        return replaced(values, result)
 
     def _state(self, path):
         if path in self.constants:
@@ -147,18 +147,18 @@ class Value(str):
     """The name of a value in a program."""
 
 
-def _with(values, x):
-    """Arguments with the values that they name."""
+def replaced(values, x):
+    """Arguments with the values that they name, or with other names."""
     if isinstance(x, Value):
         return values[x]
     if isinstance(x, slice):
-        return slice(*(_with(values, part) for part in (x.start, x.stop, x.step)))
+        return slice(*(replaced(values, part) for part in (x.start, x.stop, x.step)))
     if isinstance(x, (list, tuple)):
-        parts = [_with(values, part) for part in x]
+        parts = [replaced(values, part) for part in x]
         if any(isinstance(part, Spread) for part in parts):
             parts = [p for part in parts for p in (part if isinstance(part, Spread) else (part,))]
         return type(x)(parts)
-    return {k: _with(values, part) for k, part in x.items()} if isinstance(x, dict) else x
+    return {k: replaced(values, part) for k, part in x.items()} if isinstance(x, dict) else x
 
 
 def _viewed(node):

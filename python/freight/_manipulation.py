@@ -15,13 +15,18 @@ def _array(x, function):
     return x
 
 
-def _taken(x, function):
-    """An array, or what asarray makes of a list or another library's array: functions of several arrays take them, as operators do
-    (array_or_converted in C++)."""
+def _converted(x):
+    """What asarray makes of a list or another library's array; other values as they are."""
     if not isinstance(x, Array) and (hasattr(x, "__array__") or hasattr(x, "__dlpack__") or isinstance(x, (list, tuple))):
         from ._array_api import asarray
         return asarray(x)
-    return _array(x, function)
+    return x
+
+
+def _taken(x, function):
+    """An array, or what asarray makes of a list or another library's array: functions of several arrays take them, as operators do
+    (array_or_converted in C++)."""
+    return _array(_converted(x), function)
 
 
 def _placed(x, device):

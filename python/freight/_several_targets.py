@@ -126,9 +126,8 @@ def _factors(weights, losses):
     keys = list(losses) if isinstance(losses, dict) else list(range(len(losses)))
     if weights is None:
         return dict.fromkeys(keys, 1.0)
-    given = weights if isinstance(weights, dict) else dict(enumerate(weights)) if isinstance(weights, (list, tuple)) else None
-    if given is not None and not isinstance(weights, dict) and len(given) == len(keys):
-        given = dict(zip(keys, weights))
+    in_order = isinstance(weights, (list, tuple)) and len(weights) == len(keys)
+    given = weights if isinstance(weights, dict) else dict(zip(keys, weights)) if in_order else None
     if given is None or set(given) != set(keys) or not all(isinstance(w, (int, float)) and 0 <= w < float("inf") for w in given.values()):
         raise ValueError(f"fit: loss_weights: expected a finite number that is not negative for each loss, {', '.join(map(str, keys))}, got {weights!r}")
     return {key: float(given[key]) for key in keys}

@@ -55,18 +55,6 @@ def _names(x):
         yield from _names(list(x.values()))
 
 
-def _renamed(x, names):
-    from ._from_torch import Value
-
-    if isinstance(x, Value):
-        return Value(names[x])
-    if isinstance(x, slice):
-        return slice(*(_renamed(part, names) for part in (x.start, x.stop, x.step)))
-    if isinstance(x, (list, tuple)):
-        return type(x)(_renamed(part, names) for part in x)
-    return {k: _renamed(part, names) for k, part in x.items()} if isinstance(x, dict) else x
-
-
 class _Outside(Exception):
     """A step of a part uses something that is not below the part."""
 
@@ -214,15 +202,17 @@ class Division:
         return not layers and value == call.result
 
     def program(self, call, path, mode):
+        from ._from_torch import Value, replaced
+
         if len(call.names) < len(call.inputs):
             raise _Outside
-        names = dict(zip(call.inputs, call.names))
+        names = {old: Value(new) for old, new in zip(call.inputs, call.names)}
         steps = []
         for kind, name, target, arguments, keywords, place in self.composed(call, path, mode):
-            arguments, keywords = _renamed(arguments, names), _renamed(keywords, names)
-            names.setdefault(name, f"v{len(names)}")
+            arguments, keywords = replaced(names, arguments), replaced(names, keywords)
+            names.setdefault(name, Value(f"v{len(names)}"))
             steps.append((kind, names[name], target, arguments, keywords, place))
-        return list(call.names[:len(call.inputs)]), steps, _renamed(call.result, names)
+        return list(call.names[:len(call.inputs)]), steps, replaced(names, call.result)
 
     # What the modules get.
 

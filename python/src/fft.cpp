@@ -45,7 +45,7 @@ nb::object fft(nb::handle h, const std::string& kind, int64_t axis, int64_t n, b
   if (kind == "r2c") shape[at] = n / 2 + 1;
   if (kind == "c2r") shape[at] = n;
   View y(kind == "c2r" ? DType::f64 : DType::c128, shape);
-  // Lines are independent of each other: the longest other axis is cut for the pool's threads. PocketFFT has its own.
+  // Lines are independent of each other: the longest other axis is cut for the pool's threads.
   int cut = at == 0 ? x.rank() - 1 : 0;
   for (int i = 0; i < x.rank(); ++i) cut = i != at && shape[i] > shape[cut] ? i : cut;
   const int64_t lines = shape[cut],

@@ -319,7 +319,7 @@ class TableModel {
     }
   }
 
-  // What run(values) gives for all rows, T (rows, width).
+  // Returns the results of run(values) for all rows, T (rows, width).
   template <class T, class Run>
   nb::ndarray<nb::numpy, T> computed(const Table& table, bool strict, const Declared& declared, int64_t width,
                                      Run&& run) const {

@@ -123,7 +123,7 @@ Block::Block(size_t size) : bytes(size), owned_(true) {
   const size_t unit = size < size_t{4} << 20 ? kAlignment : size_t{2} << 20;
   data = static_cast<char*>(std::aligned_alloc(unit, (size + unit - 1) / unit * unit + kAlignment));
   if (!data) throw std::bad_alloc();
-  // Of small pages, the system would take longer to give them than most functions to fill them. It may refuse.
+  // Small pages take longer to be given than most functions take to fill them. The system may refuse large ones.
   if (unit > kAlignment) madvise(data, size, MADV_HUGEPAGE);
 }
 

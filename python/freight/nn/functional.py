@@ -3,7 +3,7 @@ networks with them, and the layers of _functional_layers.py are made of them. `i
 What cannot be computed is refused by name."""
 import math as _math
 
-from .. import _core, _functions, _hints, _layers, xp as _xp
+from .. import _core, _functions, _hints, _layers, _manipulation, xp as _xp
 from .._array_api import _axis
 from .._linalg import vector_norm as _vector_norm
 from .._parameter import Parameter as _Parameter
@@ -648,9 +648,7 @@ _ARRAYS = frozenset(("input target weight bias pos_weight input1 input2 x1 x2 an
 
 
 def _array(x):
-    if isinstance(x, _core.Array) or hasattr(type(x), "_trained"):
-        return x
-    return _xp.asarray(x) if isinstance(x, (list, tuple)) or hasattr(x, "__array__") or hasattr(x, "__dlpack__") else x
+    return x if hasattr(type(x), "_trained") else _manipulation._converted(x)  # a parameter has its value where it is used
 
 
 _hints.explained(globals(), __name__, _ARRAYS, _array)
