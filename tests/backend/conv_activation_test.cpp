@@ -1,6 +1,6 @@
-// minimum(x, c) behind a convolution, with relu before it ReLU6, and silu behind depthwise and 1x1 ones ride in the
-// epilogue of each kernel of the CPU backend, and give what they give as steps of the reference backend, infinities and
-// NaN included.
+// minimum(x, c) behind a convolution, with relu before it ReLU6, silu behind depthwise and 1x1 ones, and a residual
+// with relu ride in the epilogue of each kernel of the CPU backend, and give what they give as steps of the reference
+// backend, infinities and NaN included.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,8 +48,8 @@ const std::vector<Conv>& convs() {
   return kAll;
 }
 
-enum class Activation : uint8_t { relu6, minimum, silu };
-constexpr const char* kNames[] = {"relu6", "minimum", "silu"};
+enum class Activation : uint8_t { relu6, minimum, silu, residual };
+constexpr const char* kNames[] = {"relu6", "minimum", "silu", "residual"};
 
 // Behind a bias.
 Graph conv_graph(const Conv& c, Activation a, DType dtype) {
@@ -62,6 +62,12 @@ Graph conv_graph(const Conv& c, Activation a, DType dtype) {
   Value z = b.binary(Op::add, y, b.broadcast_axis(bias, 1, b.shape(y)));
   if (a == Activation::silu) {
     g.outputs = {b.one(Op::silu, {}, {z})};
+    return g;
+  }
+  if (a == Activation::residual) {
+    const Value other = leaf(Op::state, "other", {c.w[0], c.w[1], 1, 1});
+    z = b.binary(Op::add, z, b.one(Op::conv, conv(1, 0), {x, other}));
+    g.outputs = {b.unary(Op::relu, z)};
     return g;
   }
   const double most = a == Activation::relu6 ? 6 : 0.3;  // 0.3 is no float
@@ -108,7 +114,9 @@ Array run_cpu(const Graph& g, const Operands& o, bool frozen, size_t candidate, 
   for (const PlanStep& step : plan->steps()) {
     const Node& n = plan->graph().node(step.node);
     pointwise += n.op == Op::fused || is_pointwise(n.op) ? 1 : 0;
-    if (n.op == Op::conv) kernels.insert(step.kernel->name().substr(0, 4));
+    if (n.op != Op::conv) continue;
+    const bool adds = attrs<ConvAttrs>(n).epilogue.residual;
+    kernels.insert(cat(step.kernel->name().substr(0, 4), adds ? " and residual" : ""));
   }
   EXPECT_EQ(pointwise, steps) << print(*plan);
   std::vector<std::shared_ptr<Storage>> states;
@@ -149,6 +157,18 @@ TEST(ConvActivation, GivesWhatAStepGivesBehindEachKernel) {
     }
   }
   for (const char* name : {"gemm", "dnnl", "wino", "dept", "dire"}) EXPECT_TRUE(kernels.contains(name)) << name;
+}
+
+// A residual rides on the kernels for 1x1 convolutions and on Winograd's, and, where the weight is frozen, on oneDNN's.
+TEST(ConvActivation, AddsResidualsBehindEachKernel) {
+  std::set<std::string> kernels;
+  for (const Conv& c : convs()) {
+    const bool winograd = std::string_view(c.name) == "winograd";
+    if (winograd || (c.w[2] == 1 && c.attrs.stride[0] == 1))
+      expect_as_steps(c, Activation::residual, DType::f32, kernels);
+  }
+  for (const char* name : {"gemm and residual", "dnnl and residual", "wino and residual"})
+    EXPECT_TRUE(kernels.contains(name)) << name;
 }
 
 TEST(ConvActivation, GivesWhatAStepGivesWithEachInstructionSet) {

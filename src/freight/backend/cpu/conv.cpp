@@ -171,7 +171,11 @@ Way way_of(const ConvOp& p, int64_t tiles) {
   if (runs_as_product(c) && (lanes == 16 || (lanes == 8 && p.op == Op::conv_grad_weight))) return Way::product;
   return runs_winograd(p) && winograd_tiles(c) >= tiles ? Way::winograd : Way::dnnl;
 }
-// oneDNN does not add residuals as we do.
+// A pass behind oneDNN's convolution adds the residual: of whole images, since a pass over pieces has no operand of its
+// own, and of f32. It pays where few tiles make Winograd's method slow.
+bool adds_residual_by_pass(const ConvOp& p) { return p.x.dtype == DType::f32 && !cuts_rows(p); }
+
+// Where nothing is measured, residuals are added by our own kernels.
 Way way_of(const ConvOp& p) { return way_of(p, p.a.epilogue.residual ? 0 : kTiles); }
 
 // The way with a frozen weight where nothing is measured. oneDNN's products on packed weights take 0.7 to 0.9 of the
@@ -324,8 +328,7 @@ std::unique_ptr<Kernel> by_dnnl(const StepSpec& spec, const ConvOp& p) {
                                                        {DNNL_ARG_DIFF_SRC, pd.diff_src_desc(), 2}},
                                                       3);
   }
-  // oneDNN takes longer for a residual behind its product than our own product takes in all.
-  FREIGHT_CHECK(!p.a.epilogue.residual, "residual epilogue");
+  FREIGHT_CHECK(!p.a.epilogue.residual || adds_residual_by_pass(p), "residual epilogue");
   const auto pd = p.forward(w, p.a.epilogue.bias, dnnl_attributes());
   std::vector<DnnlKernel::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc(), 0}, {DNNL_ARG_WEIGHTS, w, 1}};
   if (p.a.epilogue.bias) arguments.push_back({DNNL_ARG_BIAS, pd.bias_desc(), 2});
@@ -469,7 +472,8 @@ LayoutPlan fastest_layouts(const Graph& graph, const Node& node, const ConvOp& p
   std::vector<Way> ways{frozen_way_of(p)};
   if (!frozen.deterministic && ways[0] != Way::direct) {
     for (const Way way : {way_of(p, kTilesFrozen), Way::dnnl}) {
-      if (way != ways[0] && !(way == Way::dnnl && p.a.epilogue.residual)) ways.push_back(way);
+      const bool takes = way != Way::dnnl || !p.a.epilogue.residual || adds_residual_by_pass(p);
+      if (way != ways[0] && takes) ways.push_back(way);
     }
     if (runs_depthwise(p) && ways[0] != Way::depthwise) ways.push_back(Way::depthwise);
   }

@@ -116,11 +116,18 @@ namespace {
 
 // The pragma vectorizes both loops: signs of activations are random, and a branch per element costs more than the
 // memory traffic.
-void clip(float* v, size_t n, float least, float most) {
+// `residual` is added before, unless it is null.
+void clip(float* v, const float* residual, size_t n, float least, float most) {
+  const auto clipped = [&](float sum) {
+    const float above = sum < least ? least : sum;
+    return above > most ? most : above;
+  };
+  if (residual) {
 #pragma omp simd
-  for (size_t i = 0; i < n; ++i) {
-    const float above = v[i] < least ? least : v[i];
-    v[i] = above > most ? most : above;
+    for (size_t i = 0; i < n; ++i) v[i] = clipped(v[i] + residual[i]);
+  } else {
+#pragma omp simd
+    for (size_t i = 0; i < n; ++i) v[i] = clipped(v[i]);
   }
 }
 
@@ -133,7 +140,7 @@ void relu(uint16_t* v, size_t n) {
 
 }  // namespace
 
-void activate(DType dtype, const Epilogue& epilogue, void* values, size_t bytes) {
+void activate(DType dtype, const Epilogue& epilogue, void* values, const void* residual, size_t bytes) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const float least = epilogue.relu ? 0 : -kInfinity, most = static_cast<float>(epilogue.most);
   const size_t size = size_of(dtype), n = bytes / size;
@@ -141,7 +148,8 @@ void activate(DType dtype, const Epilogue& epilogue, void* values, size_t bytes)
   parallel_for(ceil_div(static_cast<int64_t>(n), static_cast<int64_t>(kChunk)), [&](int64_t chunk) {
     const size_t first = static_cast<size_t>(chunk) * kChunk, count = std::min(kChunk, n - first);
     if (size == sizeof(float)) {
-      clip(static_cast<float*>(values) + first, count, least, most);
+      clip(static_cast<float*>(values) + first, residual ? static_cast<const float*>(residual) + first : nullptr, count,
+           least, most);
     } else {
       relu(static_cast<uint16_t*>(values) + first, count);
     }

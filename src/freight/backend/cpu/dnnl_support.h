@@ -53,10 +53,10 @@ class DnnlKernel : public Kernel {
 dnnl::primitive_attr dnnl_attributes();
 // "dnnl:jit:avx2"
 std::string dnnl_label(const dnnl::primitive_desc_base& desc);
-// relu and minimum of `bytes` of f32, relu alone of bf16, in place, in parallel. oneDNN's own behind a product turn NaN
-// into 0.
-void activate(DType dtype, const Epilogue& epilogue, void* values, size_t bytes);
-// A primitive, and an activation of its result, the last operand.
+// Adds the residual (unless it is null), relu and minimum to `bytes` of f32, relu alone to those of bf16, in place, in
+// parallel. oneDNN's own relu behind a product turns NaN into 0, and its sum takes longer than this pass.
+void activate(DType dtype, const Epilogue& epilogue, void* values, const void* residual, size_t bytes);
+// A primitive, and what an epilogue does to its result, the last operand. A residual is the operand before it, of f32.
 class DnnlActivationKernel final : public DnnlKernel {
  public:
   DnnlActivationKernel(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad, std::string label,
@@ -68,7 +68,7 @@ class DnnlActivationKernel final : public DnnlKernel {
         bytes_(arguments.back().desc.get_size()) {}
   void run(void* const* operands) override {
     DnnlKernel::run(operands);
-    activate(dtype_, epilogue_, operands[result_], bytes_);
+    activate(dtype_, epilogue_, operands[result_], epilogue_.residual ? operands[result_ - 1] : nullptr, bytes_);
   }
 
  private:
@@ -86,7 +86,7 @@ std::unique_ptr<Kernel> dnnl_step(const Descriptor& pd, const std::vector<DnnlKe
 template <class Primitive, class Descriptor>
 std::unique_ptr<Kernel> dnnl_step(const Descriptor& pd, const std::vector<DnnlKernel::Argument>& arguments,
                                   size_t operands, const Epilogue& epilogue, DType dtype) {
-  if (!epilogue.relu && !epilogue.bounded()) return dnnl_step<Primitive>(pd, arguments, operands);
+  if (!epilogue.relu && !epilogue.bounded() && !epilogue.residual) return dnnl_step<Primitive>(pd, arguments, operands);
   return std::make_unique<DnnlActivationKernel>(Primitive(pd), pd.scratchpad_desc(), dnnl_label(pd), arguments,
                                                 operands, epilogue, dtype);
 }
