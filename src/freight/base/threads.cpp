@@ -2,6 +2,7 @@
 #include "freight/base/threads.h"
 
 #include <omp.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +28,7 @@ namespace {
 constexpr uint64_t kFlush = 0x8040;  // flush to zero, denormals are zero
 uint64_t float_mode() { return _mm_getcsr(); }
 void set_float_mode(uint64_t mode) { _mm_setcsr(static_cast<unsigned>(mode)); }
+void relax() { _mm_pause(); }
 #elif defined(__aarch64__)
 constexpr uint64_t kFlush = uint64_t{1} << 24;  // FPCR.FZ
 uint64_t float_mode() {
@@ -35,10 +37,12 @@ uint64_t float_mode() {
   return mode;
 }
 void set_float_mode(uint64_t mode) { asm volatile("msr fpcr, %0" : : "r"(mode)); }
+void relax() { asm volatile("yield"); }
 #else
 constexpr uint64_t kFlush = 0;
 uint64_t float_mode() { return 0; }
 void set_float_mode(uint64_t) {}
+void relax() {}
 #endif
 
 // A pool may have so many. A very large one finds no memory for its stacks: libgomp then ends the process by a signal.
@@ -149,12 +153,9 @@ int thread_count() {
 ThreadLimit::ThreadLimit(int count) : before_(thread_count()) { omp_set_num_threads(std::min(count, before_)); }
 ThreadLimit::~ThreadLimit() { omp_set_num_threads(before_); }
 
-void parallel_chunks(int64_t chunks, void (*body)(void*, int64_t), void* context) {
-  const int threads = chunks <= 1 || omp_in_parallel() ? 1 : CpuShare::of(thread_count());
-  if (threads == 1) {
-    for (int64_t i = 0; i < chunks; ++i) body(context, i);
-    return;
-  }
+void parallel_team(void (*body)(void*, int, int), void* context) {
+  const int threads = omp_in_parallel() ? 1 : CpuShare::of(thread_count());
+  if (threads == 1) return body(context, 0, 1);
   // The region is started in the caller's mode, which a thread that the pool gets here takes over and keeps.
   const FlushDenormals* outermost = FlushDenormals::outermost();
   const bool flush = outermost != nullptr, reached = flush && outermost->reached_;
@@ -164,8 +165,7 @@ void parallel_chunks(int64_t chunks, void (*body)(void*, int64_t), void* context
   {
     const uint64_t own = float_mode();
     if (flush) need_float_mode(own | kFlush);
-#pragma omp for schedule(static) nowait
-    for (int64_t i = 0; i < chunks; ++i) body(context, i);
+    body(context, omp_get_thread_num(), omp_get_num_threads());
     if (reached && omp_get_thread_num() > 0) {
       if (!own_mode.kept)
         own_mode = {callers, true};  // the pool has it since reach_pool(), and a library's region may follow
@@ -174,6 +174,26 @@ void parallel_chunks(int64_t chunks, void (*body)(void*, int64_t), void* context
     }
   }
   need_float_mode(flushing);
+}
+
+void Meeting::wait(int64_t calls) {
+  constexpr int kSpins = 10000;  // then the processor goes to somebody else, who may be the part that is waited for
+  calls_.fetch_add(1, std::memory_order_acq_rel);
+  for (int spins = 0; calls_.load(std::memory_order_acquire) < calls; ++spins) {
+    if (spins < kSpins) {
+      relax();
+    } else {
+      ::sched_yield();
+    }
+  }
+}
+
+void parallel_chunks(int64_t chunks, void (*body)(void*, int64_t), void* context) {
+  auto run = [&](int part, int parts) {
+    for (int64_t i = chunks * part / parts; i < chunks * (part + 1) / parts; ++i) body(context, i);
+  };
+  if (chunks <= 1) return run(0, 1);
+  in_team(run);
 }
 
 void parallel_copy(void* to, const void* from, size_t bytes) {

@@ -2,6 +2,7 @@
 // Work is cut into chunks whose borders depend on the sizes only, never on the number of threads, so that
 // reductions over chunks give equal bits for any number of threads.
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -27,6 +28,19 @@ class ThreadLimit {
 // Plain function pointer and context: no allocation and no std::function in a replayed step.
 void parallel_chunks(int64_t chunks, void (*body)(void* context, int64_t chunk), void* context);
 
+// Calls body(part, parts) for each part in [0, parts) on a thread of its own, so that parts may wait for each other
+// (Meeting). How many there are depends on what else computes: results must not. `body` must not throw.
+void parallel_team(void (*body)(void* context, int part, int parts), void* context);
+// Where parts of a team wait for each other, again and again: for less than a microsecond, so without sleeping.
+class Meeting {
+ public:
+  // Comes back when it has been called `calls` times in all, by all parts together.
+  void wait(int64_t calls);
+
+ private:
+  alignas(64) std::atomic<int64_t> calls_{0};
+};
+
 // While it lives, results and operands below the smallest normal number (1.2e-38 in f32) count as zero on this thread
 // and in the chunks that it starts. Gradients that fade out, as through 200 steps of an LSTM, end in such numbers, and
 // each costs the processor some 150 cycles: a training step was measured 5 times slower. The pool may belong to others,
@@ -44,7 +58,7 @@ class FlushDenormals {
   static void reach_pool();
 
  private:
-  friend void parallel_chunks(int64_t chunks, void (*body)(void* context, int64_t chunk), void* context);
+  friend void parallel_team(void (*body)(void* context, int part, int parts), void* context);
 
   static FlushDenormals* outermost();  // of this thread; nullptr without a guard
 
@@ -64,6 +78,13 @@ template <class F>
 void parallel_for(int64_t chunks, bool worth_it, F&& f) {
   if (worth_it) return parallel_for(chunks, f);
   for (int64_t i = 0; i < chunks; ++i) f(i);
+}
+
+template <class F>
+void in_team(F&& f) {
+  parallel_team(
+      [](void* context, int part, int parts) { (*static_cast<std::remove_reference_t<F>*>(context))(part, parts); },
+      &f);
 }
 
 // memcpy, in parallel where it is worth it.

@@ -12,12 +12,16 @@ namespace freight::cpu {
 namespace {
 constexpr int64_t kLeastRows = 8, kMostRows = 96;  // samples of a task
 constexpr int64_t kColumns = 64;                   // that are summed up together
+// Threads share a step of few samples from so many weights on, and each takes so many panels of columns of each gate:
+// with less, they would wait longer than they compute.
+constexpr int64_t kLeastWeights = 32768, kLeastGroups = 2;
 // Rows that lie together are a line apart from a power of two, so that they do not meet on few sets of the caches.
 constexpr int64_t kGap = 16;
 int64_t lines(int64_t floats) { return ceil_div(floats, 16) * 16; }
 }  // namespace
 
-Recurrent::Recurrent(const RecurrentProblem& problem, bool gradient) : p_(problem), gradient_(gradient) {
+Recurrent::Recurrent(const RecurrentProblem& problem, bool gradient)
+    : p_(problem), gradient_(gradient), group_(2 * gemm_table().lanes) {
   const int64_t h = p_.width, gh = p_.gates() * h, steps = p_.samples * p_.steps;
   tasks_ = std::clamp<int64_t>(ceil_div(p_.samples, kLeastRows), 1, thread_count());
   tasks_ = std::max(tasks_, ceil_div(ceil_div(p_.samples, kMostRows), tasks_) * tasks_);
@@ -44,20 +48,19 @@ Recurrent::Recurrent(const RecurrentProblem& problem, bool gradient) : p_(proble
 // The weights as columns: of h W' going forward, of dz W going back.
 void Recurrent::pack(const RecurrentOperands<float>& o, float* panels) const {
   const int64_t h = p_.width, gh = p_.gates() * h, k = gradient_ ? gh : h, n = gradient_ ? h : gh;
-  const int64_t group = 2 * gemm_table().lanes;
   auto task = [&](int64_t i) {
-    const int64_t column = i * group, count = std::min(group, n - column);
+    const int64_t column = i * group_, count = std::min(group_, n - column);
     const int64_t step = gradient_ ? h : 1, line = gradient_ ? 1 : h;
     pack_columns(panels + column * k, o.w + column * line, step, line, k, count);
   };
-  parallel_for(ceil_div(n, group), task);
+  parallel_for(ceil_div(n, group_), task);
 }
 
 RecurrentRows Recurrent::rows_of(const RecurrentOperands<float>& o, int64_t first, int64_t last) const {
   const int64_t h = p_.width, gh = p_.gates() * h;
   RecurrentRows r;
   r.rows = last - first;
-  r.width = h;
+  r.width = r.until = h;
   r.gates_row = p_.steps * gh;
   r.state_row = p_.steps * h;
   r.product_row = gh + kGap;
@@ -69,29 +72,52 @@ RecurrentRows Recurrent::rows_of(const RecurrentOperands<float>& o, int64_t firs
 
 void Recurrent::forward(const RecurrentOperands<float>& o, void* scratch) const {
   auto* panels = static_cast<float*>(scratch);
+  const int64_t h = p_.width, groups = h / group_;
   pack(o, panels);
-  auto task = [&](int64_t i) { run_forward(o, panels, p_.samples * i / tasks_, p_.samples * (i + 1) / tasks_); };
+  if (tasks_ == 1 && h % group_ == 0 && p_.gates() * h * h >= kLeastWeights) {
+    Meeting meeting;
+    auto part_of = [&](int64_t part, int64_t parts) {
+      parts = std::clamp<int64_t>(groups / kLeastGroups, 1, parts);
+      const auto start = [&](int64_t i) { return groups * i / parts * group_; };
+      if (part < parts) run_forward(o, panels, {0, p_.samples, start(part), start(part + 1), parts, &meeting});
+    };
+    return in_team(part_of);
+  }
+  auto task = [&](int64_t i) {
+    run_forward(o, panels, {p_.samples * i / tasks_, p_.samples * (i + 1) / tasks_, 0, h, 1, nullptr});
+  };
   parallel_for(tasks_, task);
 }
 
-void Recurrent::run_forward(const RecurrentOperands<float>& o, const float* panels, int64_t first, int64_t last) const {
+void Recurrent::run_forward(const RecurrentOperands<float>& o, const float* panels, const Share& share) const {
   const int64_t h = p_.width, gh = p_.gates() * h;
-  RecurrentRows r = rows_of(o, first, last);
+  RecurrentRows r = rows_of(o, share.first, share.last);
+  r.from = share.from;
+  r.until = share.until;
   auto* product = static_cast<float*>(thread_scratch(thread_bytes_));
   r.product = product;
   r.h = product + r.rows * r.product_row;
   r.c = r.h + r.rows * r.compact_row;
   std::fill(product, r.c + r.rows * r.compact_row, 0.0f);
   for (int64_t i = 0; i < p_.steps; ++i) {
-    const int64_t t = p_.reverse ? p_.steps - 1 - i : i, at = first * p_.steps + t;
+    const int64_t t = p_.reverse ? p_.steps - 1 - i : i, at = share.first * p_.steps + t;
     r.step = t;
     r.x = o.x + at * gh;
     r.gates = o.gates + at * gh;
     r.inner = o.inner + at * h;
     r.y = o.y + at * h;
     const Ahead<float> x{r.x, r.rows, gh, r.gates_row};
-    if (i > 0) multiply_panels({r.h, r.compact_row, 1, panels, product, r.product_row, r.rows, gh, h, false, 0, x});
+    if (i > 0 && share.parts > 1) {  // y has all numbers of the step before
+      const float* before = p_.reverse ? r.y + h : r.y - h;
+      for (int64_t column = share.from; column < gh; column += h) {
+        multiply_panels({before, r.state_row, 1, panels + column * h, product + column, r.product_row, r.rows,
+                         share.until - share.from, h, false});
+      }
+    } else if (i > 0) {
+      multiply_panels({r.h, r.compact_row, 1, panels, product, r.product_row, r.rows, gh, h, false, 0, x});
+    }
     (p_.gru ? recurrent_table().gru : recurrent_table().lstm)(r);
+    if (share.parts > 1) share.meeting->wait(share.parts * (i + 1));
   }
 }
 

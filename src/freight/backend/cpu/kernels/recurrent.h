@@ -1,6 +1,7 @@
 // The steps of LSTM and GRU layers and their gradient in f32: each thread takes some samples through all steps, so that
-// none waits for another, and the weights, packed once, stay in its cache. N samples, T steps, H hidden numbers, G
-// gates (LSTM i f g o, GRU r z n). What the operands are: the op table's rows `recurrent` and `recurrent_grad`.
+// none waits for another, and the weights, packed once, stay in its cache. Going forward with few samples, each takes
+// some of the hidden numbers instead, and waits for the others behind each step. N samples, T steps, H hidden numbers,
+// G gates (LSTM i f g o, GRU r z n). What the operands are: the op table's rows `recurrent` and `recurrent_grad`.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +9,7 @@
 
 #include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/backend/cpu/kernels/recurrent_rows.h"
+#include "freight/base/threads.h"
 
 namespace freight::cpu {
 
@@ -37,12 +39,17 @@ class Recurrent {
  private:
   void pack(const RecurrentOperands<float>& o, float* panels) const;
   RecurrentRows rows_of(const RecurrentOperands<float>& o, int64_t first, int64_t last) const;
-  void run_forward(const RecurrentOperands<float>& o, const float* panels, int64_t first, int64_t last) const;
+  struct Share {
+    int64_t first, last, from, until;  // samples [first, last), and of them hidden numbers [from, until)
+    int64_t parts;                     // that have all numbers together, and meet behind each step
+    Meeting* meeting;
+  };
+  void run_forward(const RecurrentOperands<float>& o, const float* panels, const Share& share) const;
   void run_backward(const RecurrentOperands<float>& o, float* scratch, int64_t first, int64_t last) const;
 
   RecurrentProblem p_;
   bool gradient_;
-  int64_t tasks_ = 1;
+  int64_t tasks_ = 1, group_;                    // group_: columns of a panel
   int64_t panels_ = 0, first_ = 0, dinner_ = 0;  // floats of the packed weights, of first steps' dx, of dinner
   std::vector<Gemm<float>> weight_products_;
   size_t scratch_bytes_ = 0, thread_bytes_ = 0;

@@ -44,10 +44,10 @@ struct Lane {
 };
 
 template <class F>
-HWY_INLINE void each_lane(int64_t width, F f) {
+HWY_INLINE void each_lane(const RecurrentRows& r, F f) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(D()));
-  for (int64_t j = 0; j < width; j += lanes) {
-    f(Lane{j, static_cast<size_t>(std::min(lanes, width - j)), j + lanes <= width});
+  for (int64_t j = r.from; j < r.until; j += lanes) {
+    f(Lane{j, static_cast<size_t>(std::min(lanes, r.until - j)), j + lanes <= r.until});
   }
 }
 
@@ -62,7 +62,7 @@ void lstm(const RecurrentRows& r) {
     float *gates = r.gates + i * r.gates_row, *cells = r.inner + i * r.state_row, *y = r.y + i * r.state_row;
     float *h = r.h + i * r.compact_row, *c = r.c + i * r.compact_row;
     const bool stays = ended(r, i);
-    each_lane(w, [&](Lane at) HWY_ATTR {
+    each_lane(r, [&](Lane at) HWY_ATTR {
       const auto sum = [&](int64_t k) HWY_ATTR { return hn::Add(at(x + k * w), at(z + k * w)); };
       const V in = sigmoid_f32(sum(0)), forget = sigmoid_f32(sum(1)), fresh = tanh_f32(sum(2)),
               out = sigmoid_f32(sum(3));
@@ -91,7 +91,7 @@ void gru(const RecurrentRows& r) {
     float *gates = r.gates + i * r.gates_row, *inners = r.inner + i * r.state_row, *y = r.y + i * r.state_row;
     float* h = r.h + i * r.compact_row;
     const bool stays = ended(r, i);
-    each_lane(w, [&](Lane at) HWY_ATTR {
+    each_lane(r, [&](Lane at) HWY_ATTR {
       const V reset = sigmoid_f32(hn::Add(at(x), at(z))), update = sigmoid_f32(hn::Add(at(x + w), at(z + w)));
       const V inner = hn::Add(at(z + 2 * w), at(r.inside));
       const V fresh = tanh_f32(hn::MulAdd(reset, inner, at(x + 2 * w)));
@@ -113,7 +113,7 @@ void gru(const RecurrentRows& r) {
 HWY_INLINE void pass_on(const RecurrentRows& r, int64_t i, int64_t gates) {
   const float* dy = r.dy + i * r.state_row;
   float* dh = r.dh + i * r.compact_row;
-  each_lane(r.width, [&](Lane at) HWY_ATTR { at.put(hn::Add(at(dh), at(dy)), dh); });
+  each_lane(r, [&](Lane at) HWY_ATTR { at.put(hn::Add(at(dh), at(dy)), dh); });
   std::fill_n(r.dx + i * r.gates_row, gates * r.width, 0.0f);
   std::fill_n(r.dz + i * r.product_row, gates * r.width, 0.0f);
 }
@@ -129,7 +129,7 @@ void lstm_grad(const RecurrentRows& r) {
     const float* cells_before = row_of(r.inner_before, i, r.state_row);
     float *dx = r.dx + i * r.gates_row, *dz = r.dz + i * r.product_row;
     float *dh = r.dh + i * r.compact_row, *dc = r.dc + i * r.compact_row;
-    each_lane(w, [&](Lane at) HWY_ATTR {
+    each_lane(r, [&](Lane at) HWY_ATTR {
       const V in = at(gates), forget = one_less(at(gates + w)), fresh = at(gates + 2 * w), out = at(gates + 3 * w);
       const V squashed = tanh_f32(at(cells)), g = hn::Add(at(dh), at(dy));
       const V dcell = hn::MulAdd(hn::Mul(g, out), tanh_slope(squashed), at(dc));
@@ -159,7 +159,7 @@ void gru_grad(const RecurrentRows& r) {
     const float *gates = r.gates + i * r.gates_row, *inners = r.inner + i * r.state_row, *dy = r.dy + i * r.state_row;
     const float* y_before = row_of(r.y_before, i, r.state_row);
     float *dx = r.dx + i * r.gates_row, *dz = r.dz + i * r.product_row, *dh = r.dh + i * r.compact_row;
-    each_lane(w, [&](Lane at) HWY_ATTR {
+    each_lane(r, [&](Lane at) HWY_ATTR {
       const V reset = at(gates), update = one_less(at(gates + w)), fresh = at(gates + 2 * w);
       const V g = hn::Add(at(dh), at(dy)), before = at.or_zero(y_before);
       const V dfresh = hn::Mul(hn::Mul(g, one_less(update)), tanh_slope(fresh));

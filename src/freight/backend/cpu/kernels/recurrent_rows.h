@@ -9,6 +9,7 @@ namespace freight::cpu {
 // Pointers are to the step's numbers of the first sample.
 struct RecurrentRows {
   int64_t rows = 0, width = 0;                 // samples; H
+  int64_t from = 0, until = 0;                 // of the H numbers, those that are computed
   ptrdiff_t gates_row = 0, state_row = 0;      // from sample to sample of tensors (N, T, G H) and (N, T, H),
   ptrdiff_t product_row = 0, compact_row = 0;  // of products (rows, G H), and of h, c, dh, dc, which lie together
   const int32_t* counts = nullptr;             // tokens of the samples: from step counts[r] on the state stays
