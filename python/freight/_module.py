@@ -302,7 +302,8 @@ class Module:
         return {name: variable.value() for name, variable in trained.items()}
 
     def state_dict(self):
-        """Copies of all parameters and buffers by PyTorch's names."""
+        """Copies of all parameters and buffers by PyTorch's names. BatchNorm counts its batches, num_batches_tracked, with momentum=None
+        alone; PyTorch's load_state_dict adds the count where it is missing, also with strict=True."""
         return {name: variable.elements() for name, variable, _ in self._node().state()}
 
     def load_state_dict(self, state_dict, strict=True):

@@ -71,3 +71,19 @@ def test_without_statistics_the_batch_counts_in_evaluation_as_well(settings):
     w = {k: v.numpy() for k, v in net.state_dict().items()}
     normed = (X[:20] - X[:20].mean(axis=0)) / np.sqrt(X[:20].var(axis=0) + 1e-5) * w["0.weight"] + w["0.bias"]
     np.testing.assert_allclose(net.predict(X[:20]).numpy(), normed @ w["1.weight"].T + w["1.bias"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"momentum": None}], ids=str)
+def test_pytorch_takes_the_state_strictly_and_gives_it_back(options):
+    torch = pytest.importorskip("torch")
+    ours, x = rows(options)
+    ours.fit(x, Y, epochs=1, batch_size=32, verbose=0)
+    theirs = torch.nn.Sequential(torch.nn.Linear(10, 16), torch.nn.BatchNorm1d(16, **options), torch.nn.ReLU(), torch.nn.Linear(16, 3)).eval()
+    theirs.load_state_dict({name: torch.from_numpy(value.numpy()) for name, value in ours.state_dict().items()}, strict=True)
+    with torch.no_grad():
+        np.testing.assert_allclose(ours.predict(x).numpy(), theirs(torch.from_numpy(x)).numpy(), rtol=1e-4, atol=1e-5)
+    missing = {"1.num_batches_tracked"} if not options else set()
+    assert set(theirs.state_dict()) - set(ours.state_dict()) == missing
+    again = rows(options)[0]
+    assert again.load_state_dict(theirs.state_dict()) == ([], [])
+    np.testing.assert_array_equal(again.predict(x).numpy(), ours.predict(x).numpy())
