@@ -15,6 +15,7 @@ from ._command_functions import (  # noqa: F401  (eval hides Python's for `from 
 from ._commands import CommandError, Server  # noqa: F401
 from ._core import Array, dtype  # noqa: F401
 from ._functions import *  # noqa: F401,F403
+from ._manipulation import _converted
 from ._beyond_standard import round  # noqa: F401,E402,I001  (with decimals, in place of the standard's)
 from ._print import get_printoptions, set_printoptions  # noqa: F401
 from ._settings import set_threads, show_config  # noqa: F401
@@ -22,7 +23,7 @@ from ._transforms import Jit, Plan, autocast, custom_gradient, grad, jit, plan, 
 from ._version import __version__  # noqa: F401
 from .linalg import LinAlgError, cond, cross, det, diagonal, inv, outer, qr, solve, svd, trace  # noqa: F401
 
-_hints.explained(globals(), __name__)
+_hints.explained(globals(), __name__, ("x", "condition"), _converted)
 _LAZY = {"nn": "nn", "data": "data", "optim": "optim", "callbacks": "callbacks", "distributed": "distributed",
          "models": "models", "load": "_fit",
          "load_data": "_data", "History": "_fit", "from_torch": "_from_torch", "FreightClassifier": "_estimators",

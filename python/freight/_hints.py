@@ -4,6 +4,8 @@ import functools
 import re
 import types
 
+from ._core import Array
+
 PACKAGE = {
     "tensor": "freight.asarray", "Tensor": "freight.Array", "from_numpy": "freight.asarray", "array": "freight.asarray", "ndarray": "freight.Array",
     "as_tensor": "freight.asarray", "rand": "freight.random.uniform", "randn": "freight.random.normal", "randint": "freight.random.randint",
@@ -126,8 +128,9 @@ def explained(names, module, arrays=(), array=None):
             continue
         code = function.__code__
         known = code.co_varnames[code.co_posonlyargcount:code.co_argcount + code.co_kwonlyargcount]
-        if known and not code.co_flags & 0x08 and function.__module__.startswith("freight"):  # not those that take any keyword
-            names[name] = _explained(function, known, module, arrays, array)
+        taken = () if function.__module__ == "freight._functions" else arrays  # the extension, which those call, converts itself
+        if (known or set(taken) & set(code.co_varnames[:code.co_argcount])) and not code.co_flags & 0x08 and function.__module__.startswith("freight"):
+            names[name] = _explained(function, known, module, taken, array)  # not those that take any keyword
 
 
 def _explained(function, known, module, arrays, array):
@@ -136,8 +139,9 @@ def _explained(function, known, module, arrays, array):
 
     @functools.wraps(function)
     def call(*arguments, **keywords):
-        if places:
-            arguments = [array(a) if place in places else a for place, a in enumerate(arguments)]
+        for place in places:
+            if place < len(arguments) and not isinstance(arguments[place], Array):
+                arguments = (*arguments[:place], array(arguments[place]), *arguments[place + 1:])
         if keywords and arrays:
             keywords = {name: array(a) if name in arrays else a for name, a in keywords.items()}
         try:

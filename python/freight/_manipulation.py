@@ -24,7 +24,7 @@ def _converted(x):
 
 
 def _taken(x, function):
-    """An array, or what asarray makes of a list or another library's array: functions of several arrays take them, as operators do
+    """An array, or what asarray makes of a list or another library's array: functions take them, as operators do
     (array_or_converted in C++)."""
     return _array(_converted(x), function)
 

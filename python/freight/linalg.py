@@ -4,8 +4,9 @@ from ._functions import expm, kron, lstsq  # noqa: F401
 from ._linalg import (LinAlgError, cholesky, cond, cross, det, diagonal, eig, eigh, eigvals, eigvalsh, inv, matmul,  # noqa: F401
                       matrix_norm, matrix_power, matrix_rank, matrix_transpose, norm, outer, pinv, qr, slogdet, solve, svd,
                       svdvals, tensordot, trace, vecdot, vector_norm)
+from ._manipulation import _converted
 
-_hints.explained(globals(), __name__)
+_hints.explained(globals(), __name__, ("x",), _converted)
 
 
 def __getattr__(name):

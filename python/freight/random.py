@@ -7,6 +7,7 @@ from . import _array_api as xp
 from . import _core, _hints, _parameter
 from ._array_api import asarray, astype, float32
 from ._functions import log
+from ._manipulation import _converted
 
 
 def seed(value):
@@ -103,7 +104,7 @@ def choice(n, shape=(), *, replace=True, p=None, key=None):
     return xp.reshape(xp.argsort(times)[:count], _shape(shape))
 
 
-_hints.explained(globals(), __name__)
+_hints.explained(globals(), __name__, ("n", "p"), _converted)
 
 
 def __getattr__(name):

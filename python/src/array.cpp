@@ -49,8 +49,8 @@ PyArray* array_or_null(nb::handle h) {
   return nb::inst_ptr<PyArray>(h);
 }
 
-PyArray& array_of(nb::handle h, const char* function) {
-  if (PyArray* a = array_or_null(h)) return *a;
+PyArray& array_of(nb::handle h, const char* function, nb::object* made) {
+  if (PyArray* a = made ? array_or_converted(h, *made) : array_or_null(h)) return *a;
   if (nb::hasattr(h, "_kept_value"))
     return array_of(h.attr("_kept_value"), function);  // of a parameter, which keeps it
   raise<TypeError>(function, ": expected a freight.Array, got ", nb::str(h.type()).c_str(), ": convert it by asarray");
@@ -307,10 +307,11 @@ const View* view_in(const Operand& o, DType dtype, View& made, std::complex<doub
 }  // namespace
 
 nb::object unary(const Elementwise& f, nb::handle x) {
-  PyArray& a = array_of(x, f.name);
+  nb::object made;
+  PyArray& a = array_of(x, f.name, &made);
   const DType dtype = computed_in(f, a.dtype());
   if (!a.on_host()) {
-    if (!*f.library) return nb::borrow(x);
+    if (!*f.library) return made ? made : nb::borrow(x);
     return wrap(invoke_named(library_name(f, dtype).c_str(), {freight::cast(a.tensor, dtype)}));
   }
   return wrap(apply(f, a.view.dtype == dtype ? a.view : cast(a.view, dtype)));

@@ -189,8 +189,7 @@ nb::object concat(nb::handle arrays, int64_t axis) {
 
 nb::object where_array(nb::handle condition, nb::handle left, nb::handle right) {
   nb::object made_c, made_a, made_b;
-  PyArray* const found = array_or_converted(condition, made_c);
-  PyArray& c = found ? *found : array_of(condition, "where");
+  PyArray& c = array_of(condition, "where", &made_c);
   if (c.dtype() != DType::boolean) raise<TypeError>("where: the condition must be bool, got ", python_name(c.dtype()));
   PyArray *a = array_or_converted(left, made_a), *b = array_or_converted(right, made_b);
   const Scalar sa = a ? Scalar{} : scalar_of(left), sb = b ? Scalar{} : scalar_of(right);

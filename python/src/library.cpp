@@ -104,8 +104,7 @@ ArgumentValue value_of(const Parameter& p, nb::handle h, Call& call, const char*
   if (h.is_none()) return NotGiven{};
   const auto tensor = [&](nb::handle t) {
     nb::object made;
-    PyArray* const found = array_or_converted(t, made);
-    PyArray& a = found ? *found : array_of(t, function);
+    PyArray& a = array_of(t, function, &made);
     call.has_i32 = call.has_i32 || a.dtype() == DType::i32;
     return call.traced ? tensor_of(a) : borrowed_tensor(a);
   };

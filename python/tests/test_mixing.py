@@ -1,5 +1,7 @@
 """Freight's arrays beside those of NumPy and torch, lists and parameters: the result is Freight's, or an error says what to do."""
+import inspect
 import operator
+import types
 
 import numpy as np
 import pytest
@@ -89,10 +91,50 @@ def test_functions_of_several_arrays_take_them(name):
         np.testing.assert_array_equal(np.asarray(got), expected)
 
 
-def test_functions_of_one_array_name_asarray():
-    for call in (fr.exp, fr.sum, fr.mean, fr.sort):
-        with pytest.raises(TypeError, match="expected a freight.Array, got .*numpy.ndarray.*: convert it by asarray"):
-            call(A)
+# What functions of one array take besides it.
+OTHERS = {"reshape": ((4,),), "broadcast_to": ((2, 2, 2),), "astype": (fr.float64,), "expand_dims": (0,), "permute_dims": ((1, 0),), "moveaxis": (0, 1),
+          "roll": (1,), "tile": ((2,),), "repeat": (2,), "take": ([0], 1), "split": ([1, 1],), "chunk": (2,), "narrow": (0, 0, 1), "select": (0, 0),
+          "pad": ([1, 0], [0, 2]), "topk": (1,), "matrix_power": (2,), "full_like": (1.0,)}
+
+
+def functions_of_one_array():
+    """(module, name) of those whose first argument is x, which may be a matrix."""
+    for module in (fr, fr.xp, fr.linalg, fr.fft):
+        for name, function in vars(module).items():
+            if isinstance(function, types.FunctionType) and name[:1] != "_" and name not in ("asarray", "from_dlpack", "empty_like") and \
+                    next(iter(inspect.signature(function).parameters), "") in ("x", "condition"):
+                try:
+                    function(fr.asarray(A), *OTHERS.get(name, ()))
+                except (TypeError, ValueError):  # needs more arguments
+                    continue
+                yield module, name
+
+
+def numbers(result):
+    return [numbers(r) for r in result] if isinstance(result, (tuple, list)) else str(np.asarray(result).tolist())
+
+
+def test_functions_of_one_array_take_them():
+    torch = pytest.importorskip("torch")
+    names = set()
+    for module, name in functions_of_one_array():
+        function, others = getattr(module, name), OTHERS.get(name, ())
+        expected = numbers(function(fr.asarray(A), *others))
+        for given in (A, A.tolist(), torch.tensor(A)):
+            assert numbers(function(given, *others)) == expected, (module.__name__, name)
+        names.add(name)
+    assert names >= {"exp", "sum", "mean", "sort", "argmax", "nonzero", "where", "clip", "median", "tril", "inv", "svd", "norm", "rfft", "zeros_like", *OTHERS}
+    assert len(names) > 100, len(names)
+    assert fr.sum(x := np.arange(6).reshape(2, 3), axis=0).tolist() == x.sum(0).tolist()
+    assert fr.jit(lambda x: x + fr.cumulative_sum(np.asarray([1.0, 2.0], "f4")) + fr.exp([0.0, 0.0]))(fr.zeros(2)).tolist() == [2, 4]
+    assert sorted(fr.random.permutation(["a" != "b", False]).tolist()) == [False, True] and fr.random.choice(np.asarray([3.0]), (2,)).tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("call", [fr.exp, fr.sum, fr.mean, fr.sort, fr.linalg.inv])
+@pytest.mark.parametrize("value", [1.5, "a", object()], ids=str)
+def test_other_values_are_no_arrays(call, value):
+    with pytest.raises(TypeError, match="expected a freight.Array, got .*: convert it by asarray"):
+        call(value)
 
 
 def test_torchs_tensors_are_converted_on_the_host():
