@@ -306,38 +306,17 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     elif class_weight is not None:
         by_class = class_weight if isinstance(class_weight, str) or not classes else _weight_per_class(class_weight, classes)
         settings["class_weight"] = by_class if isinstance(by_class, str) else json.dumps({str(k): float(v) for k, v in by_class.items()})
-    compares = figure_of(metric) if callable(metric) and judge in (None, "own") else ""
-    if compares:
-        if "metric_function" in request:
-            functions = {"accuracy": request.pop("accuracy_function"), **functions}
-            del request["metric_function"]
-            if callable(loss) and y.dtype == xp.int32:  # the trainer has no accuracy for tokens by a loss of the program: expects a metric
-                request["metric_function"] = _per_sample(_outputs.whole(model, metric))
-        request |= {"metric_name": compares, "higher_is_better": getattr(metric, "higher_is_better", True) if higher is None else higher}
-    figures = _fit_figures.Figures(model, functions, names, os.fspath(output_dir))
-    figures.judge, figures.apart, figures.only_traced = compares, apart_of_rows, bool(path)
-    named = known_metric("fit: metric", metric) if isinstance(metric, str) and metric != "auto" else None
-    if judge or named:
-        settings["metric"] = judge or named
-    if settings.get("metric") == "accuracy" == request.get("metric_name"):
-        settings["metric"] = "own"
-    if settings.get("early_stop", 0) > 0 and "metric" not in settings and "metric_function" in request and not callable(metric):
-        settings["metric"] = "loss"  # the accuracy is a function here only because the library has none for these targets
-    for other in [named, *(s.name[4:] for s in stoppings)]:
-        known = other in (None, "loss", "accuracy", settings.get("metric"), request.get("metric_name"), *functions, *figures.names)
-        if not known and _core.higher_is_better(other) is not None:
-            figures.names.append(other)
+    figures = _fit_figures.compared(request, settings, metric, functions, names, judge=judge, higher=higher, own_loss=callable(loss),
+                                    stoppings=stoppings, directory=os.fspath(output_dir))
+    figures.apart, figures.only_traced = apart_of_rows, bool(path)
     figures.asked_of(request)
     if figures.names and (path or _several_targets.is_of_several(loss) or vw is not None or validation_data is None):
         raise ValueError(f"fit: metrics: {figures.names[0]} compares all predictions with classes, labels or values: expected arrays as validation_data, "
                          "without weights, and one target; or a function")
     if validation_data is not None:
         figures.take(lambda: predict(model, vx, device=device, precision=precision), vy, vw, "fit", callable(loss))
-    if settings.get("metric") in ("accuracy", "loss") and not judge and not settings.get("early_stop") and validation_data is None and not path:
-        del settings["metric"]  # they are shown in any case
-    if (settings.get("early_stop", 0) > 0 or "metric" in settings or stoppings) and validation_data is None and not path:
-        what = "monitor" if judge or stoppings else f"metric {metric!r}" if "metric" in settings else "early stopping"
-        raise ValueError(f"fit: {what} compares evaluations: expected validation_data, got none")
+    elif not path:
+        _need_no_evaluation(settings, metric, judge or stoppings)
     if isinstance(settings.get("lr"), (int, float)) and settings["lr"] < 0:  # the command's default is -1
         raise ValueError(f"fit: lr: expected a rate that is not negative, got {settings['lr']}")
     if not any(p.requires_grad for p in model.parameters()):
@@ -370,7 +349,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     model.__dict__["_task"]["metrics"] = [*(_several_targets.given(f) for f in functions.values()
                                                if f not in (metric, request.get("accuracy_function")) and not hasattr(f, "of_loss")), *names]
     if callable(metric) or "metric" in settings:
-        model.__dict__["_task"]["metric"] = _several_targets.given(metric) if callable(metric) else settings["metric"]
+        model.__dict__["_task"]["metric"] = _several_targets.given(metric) if callable(metric) else figures.judge or settings["metric"]
     if not model.training:
         model.train()
 
@@ -393,6 +372,16 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         _stopping.settle(stoppings, model, result)
         sink.end(result)
     return sink.history
+
+
+def _need_no_evaluation(settings, metric, monitors):
+    """Refuses a run that compares evaluations and has no validation data; the loss and the accuracy as the metric are shown in any case."""
+    early = settings.get("early_stop", 0) > 0
+    if settings.get("metric") in ("accuracy", "loss") and not monitors and not early:
+        del settings["metric"]
+    if early or "metric" in settings or monitors:
+        what = "monitor" if monitors else f"metric {metric!r}" if "metric" in settings else "early stopping"
+        raise ValueError(f"fit: {what} compares evaluations: expected validation_data, got none")
 
 
 def _trained(model, request, sink, ranks, output_dir):

@@ -6,9 +6,10 @@ import math
 import os
 
 from . import _array_api as xp
-from . import _core, _functions, _outputs, distributed
+from . import _core, _functions, _hints, _outputs, distributed
 from ._callbacks import figure_of, judge_among, known_metric
-from ._several_targets import OF_VALUES, mean_of_samples
+from ._fit_losses import _per_sample
+from ._several_targets import mean_of_samples, of_values
 from ._transforms import _leaves_of
 
 
@@ -17,13 +18,7 @@ _LOGS = ("loss", "lr", "epoch", "epochs", "step", "steps", "total_step", "batch_
 
 
 def _of_values(name):
-    function = OF_VALUES[name]
-
-    def call(outputs, targets):
-        if targets.dtype != xp.float32 or outputs.size != targets.size:
-            raise ValueError(f"metrics: {name}: expected values of the shape of the outputs, {outputs.shape}, got y {targets.dtype}{list(targets.shape)}")
-        return function(xp.reshape(outputs, targets.shape), targets, reduction="none")
-
+    call = of_values(name, f"metrics: {name}", floats=True)
     call.__name__, call.higher_is_better, call.given = name, False, name
     return call
 
@@ -65,6 +60,41 @@ def arranged(callbacks, metric, metrics):
             names.append(metric)
         metric = functions.pop(name)
     return metric, functions, names
+
+
+def compared(request, settings, metric, functions, names, *, judge, higher, own_loss, stoppings, directory):
+    """The Figures of a run, which compares evaluations by fit's `metric`, or by what callbacks have asked for: judge, "own" for a function
+    as the metric, and whether higher is better (judged_by). own_loss: whether the program has a loss function. The trainer computes
+    the metrics of the library itself, but with functions as the loss or the accuracy has them from here, as it has functions.
+    `stoppings`: what compares by itself; all names that nothing else computes are figures, too."""
+    model, named = request["model"], known_metric("fit: metric", metric) if isinstance(metric, str) and metric != "auto" else None
+    name, of_program = judge or named, "loss_function" in request or "metric_function" in request
+    compares = ""
+    if callable(metric) and judge in (None, "own"):
+        compares, known = figure_of(metric), getattr(metric, "higher_is_better", True)
+    elif name not in (None, "loss", "accuracy", "own") and of_program:
+        compares, known, name = name, _core.higher_is_better(name), "own"
+        names = [*names, *({compares} - set(names))]
+    if compares:
+        if "metric_function" in request:
+            functions = {"accuracy": request.pop("accuracy_function"), **functions}
+            del request["metric_function"]
+            if own_loss and request["y"].dtype == xp.int32 and callable(metric):  # the trainer has no accuracy for tokens by a loss of the
+                request["metric_function"] = _per_sample(_outputs.whole(model, metric))  # program: it expects a metric
+        request |= {"metric_name": compares, "higher_is_better": known if higher is None else higher}
+    if name:
+        settings["metric"] = name
+    if settings.get("metric") == "accuracy" == request.get("metric_name"):
+        settings["metric"] = "own"
+    if settings.get("early_stop", 0) > 0 and "metric" not in settings and "metric_function" in request and not callable(metric):
+        settings["metric"] = "loss"  # the accuracy is a function here only because the library has none for these targets
+    figures = Figures(model, functions, names, directory)
+    figures.judge = compares
+    for other in [named, *(s.name[4:] for s in stoppings)]:
+        known = other in (None, "loss", "accuracy", settings.get("metric"), request.get("metric_name"), *functions, *figures.names)
+        if not known and _core.higher_is_better(other) is not None:
+            figures.names.append(other)
+    return figures
 
 
 def _checked(name, value, count):
@@ -152,8 +182,14 @@ class Figures:
                                  f"y {y.dtype}{list(y.shape)}; or a function of (outputs, targets)")
 
         def scored(outputs):
-            outputs = xp.reshape(outputs, (outputs.shape[0], -1))
-            return {name: _core.score(name, outputs, y, classes, labels) for name in self.names}
+            outputs, found = xp.reshape(outputs, (outputs.shape[0], -1)), {}
+            for name in self.names:
+                try:
+                    found[name] = _core.score(name, outputs, y, classes, labels)
+                except ValueError as error:
+                    _hints.keywords_for_flags(error)
+                    raise
+            return found
 
         def found():
             outputs = predict()

@@ -66,20 +66,10 @@ def need_loss(loss, name):
                          f"a function of (outputs, targets), for several targets; got {loss!r}")
 
 
-def _of_shape(outputs, targets):
-    if outputs.size != targets.size:
-        raise ValueError(f"loss: expected outputs and targets of the same shape, got {outputs.shape} and {targets.shape}")
-    return xp.reshape(outputs, targets.shape)
-
-
 def _cross_entropy(outputs, targets):
     if targets.dtype == xp.float32 and targets.ndim < outputs.ndim:
         raise ValueError(f"loss: cross_entropy: expected classes as integers, got float32 {targets.shape}")
     return _functions.cross_entropy(outputs, targets, reduction="none")
-
-
-def _of_values(function):
-    return lambda o, t: function(_of_shape(o, t), t, reduction="none")
 
 
 def mean_of_samples(found):
@@ -88,8 +78,23 @@ def mean_of_samples(found):
 
 
 OF_VALUES = {"mse": _functions.mse_loss, "mae": _functions.l1_loss, "huber": _functions.huber_loss}
-_NAMED = {"cross_entropy": _cross_entropy, **{name: _of_values(function) for name, function in OF_VALUES.items()},
-          "bce": lambda o, t: _functions.bce_with_logits(_of_shape(o, t), xp.astype(t, xp.float32), reduction="none")}
+_OF_OUTPUTS = {**OF_VALUES, "bce": lambda o, t, reduction: _functions.bce_with_logits(o, xp.astype(t, xp.float32), reduction=reduction)}
+
+
+def of_values(name, what="loss", *, floats=False):
+    """A loss of as many targets as outputs by its name, as a function that gives a number for each; with floats=True of values alone."""
+    function = _OF_OUTPUTS[name]
+
+    def call(outputs, targets):
+        if outputs.size != targets.size or floats and targets.dtype != xp.float32:
+            raise ValueError(f"{what}: expected {'values' if floats else 'targets'} of the shape of the outputs, {outputs.shape}, got y "
+                             f"{targets.dtype}{list(targets.shape)}")
+        return function(xp.reshape(outputs, targets.shape), targets, reduction="none")
+
+    return call
+
+
+_NAMED = {"cross_entropy": _cross_entropy, **{name: of_values(name) for name in _OF_OUTPUTS}}
 
 
 def _part(loss, key):

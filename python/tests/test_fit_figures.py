@@ -357,3 +357,76 @@ def test_named_metrics_of_a_loss_function_need_outputs_for_the_targets():
     for targets, count, name in ((y, 2, "r2"), (y[:, 0].astype("i8") % 2, 1, "f1")):
         with pytest.raises(ValueError, match=rf"metrics: {name}: expected y with a .*got outputs \(N, {count}\) and y .*or a function"):
             nn.Sequential(nn.Linear(4, count)).fit(x, targets, validation_data=(x, targets), loss=of_one, metrics=[name], epochs=1, verbose=0)
+
+
+def of_named_loss(name, classes=3):
+    """(x, y, outputs, the loss as a function) of a loss by its name, with targets that are not met."""
+    rng = np.random.default_rng(3)
+    if classes == 2:
+        return X, np.where(rng.uniform(size=600) < 0.2, Y == 2, Y != 2).astype("i8"), 2, nn.CrossEntropyLoss()
+    if name == "mse":
+        return X, (X[:, :1] * 2 + rng.normal(size=(600, 1))).astype("f4"), 1, nn.MSELoss()
+    return X, np.where(rng.uniform(size=600) < 0.2, 2 - Y, Y), 3, lambda o, t: nn.functional.cross_entropy(o, t)
+
+
+def scores_by_scikit_learn(y, outputs):
+    m = pytest.importorskip("sklearn.metrics")
+    if y.ndim == 2:
+        return {"r2": m.r2_score(y, outputs), "mae": m.mean_absolute_error(y, outputs), "rmse": m.mean_squared_error(y, outputs) ** 0.5}
+    p = np.exp(outputs - outputs.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    if outputs.shape[1] == 2:
+        return {"f1": m.f1_score(y, p.argmax(1)), "auc": m.roc_auc_score(y, p[:, 1])}
+    return {"macro_f1": m.f1_score(y, p.argmax(1), average="macro"), "log_loss": m.log_loss(y, p),
+            "balanced_accuracy": m.balanced_accuracy_score(y, p.argmax(1))}
+
+
+@pytest.mark.parametrize("given", ["metric", "stop", "keep", "plateau", "both"])
+@pytest.mark.parametrize("loss, metric", [("mse", "r2"), ("mse", "mae"), ("cross_entropy", "macro_f1"), ("cross_entropy", "log_loss"), ("cross_entropy", "f1"),
+                                          ("cross_entropy", "auc"), ("cross_entropy", "balanced_accuracy")])
+def test_a_named_metric_compares_evaluations_where_the_loss_is_a_function(tmp_path, loss, metric, given):
+    """The run is that with the loss of this name."""
+    def run(loss, directory):
+        asked = {"metric": {"metric": metric}, "stop": {"callbacks": callbacks.EarlyStopping("val_" + metric, patience=2)},
+                 "keep": {"callbacks": callbacks.Checkpoint(directory, monitor="val_" + metric)},
+                 "plateau": {"metric": metric, "lr_scheduler": "plateau", "lr_patience": 1},
+                 "both": {"metric": metric, "callbacks": [callbacks.EarlyStopping("val_loss", patience=3), callbacks.EarlyStopping("val_" + metric, patience=2)]}}
+        fr.random.seed(4)
+        net = nn.Linear(10, outputs)
+        settings = {"epochs": 8, "lr": 0.3, "batch_size": 50, "verbose": 0, **asked[given]}
+        return net, net.fit(x, y, loss=loss, validation_data=(x[:90], y[:90]), **settings)
+
+    x, y, outputs, function = of_named_loss(loss, 2 if metric in ("f1", "auc") else 3)
+    (plain, named), (net, own) = run(loss, tmp_path / "named"), run(function, tmp_path / "own")
+    assert {k: pytest.approx(v, rel=1e-4, abs=1e-6) for k, v in named.history.items()} == own.history and f"val_{metric}" in own.history
+    assert (own.best_epoch, own.ended) == (named.best_epoch, named.ended)
+    np.testing.assert_allclose(net.predict(x), plain.predict(x), rtol=1e-3, atol=1e-5)
+    if given == "keep":
+        np.testing.assert_allclose(fr.load(tmp_path / "own/best/model.safetensors").predict(x), plain.predict(x), rtol=1e-3, atol=1e-5)
+    scores = scores_by_scikit_learn(y[:90], net.predict(x[:90]).numpy().astype("f8"))
+    assert net.evaluate(x[:90], y[:90], metric=metric)[metric] == pytest.approx(scores[metric], rel=1e-4)
+    if given == "metric":
+        assert own.history["val_" + metric][own.best_epoch - 1] == pytest.approx(scores[metric], rel=1e-4)
+        assert net.evaluate(x[:90], y[:90])[metric] == pytest.approx(scores[metric], rel=1e-4)
+
+
+def test_a_resumed_run_remembers_a_named_metric_of_a_loss_function(tmp_path):
+    x, y, outputs, loss = of_named_loss("mse")
+    settings = {"loss": loss, "metric": "r2", "validation_data": (x[:90], y[:90]), "verbose": 0, "lr": 0.05}
+
+    def run(directory, epochs, **more):
+        fr.random.seed(4)
+        return nn.Linear(10, outputs).fit(x, y, epochs=epochs, output_dir=directory, **settings, **more)
+
+    whole = run(tmp_path / "whole", 4)
+    run(tmp_path / "part", 2)
+    rest = run(tmp_path / "part", 4, resume=True)
+    assert rest.history == whole.history and rest.best_epoch == whole.best_epoch
+
+
+@pytest.mark.parametrize("settings, text", [({"metric": "rmse"}, "^metric: rmse is for values"), ({"metric": "f1"}, "^metric: f1 is for two classes"),
+                                            ({"metric": "macro_f1", "validation_data": None}, "macro_f1 compares all predictions"),
+                                            ({"callbacks": callbacks.EarlyStopping("val_r2")}, "^metric: r2 is for values")], ids=range(4))
+def test_a_metric_that_is_not_for_the_targets_of_a_loss_function_is_refused(settings, text):
+    with pytest.raises(ValueError, match=text):
+        t.fit(t.made(), loss=nn.CrossEntropyLoss(), **{"validation_data": VAL, "epochs": 1, **settings})
