@@ -7,6 +7,7 @@ import keyword
 import os
 import shutil
 import tempfile
+import warnings
 
 try:
     import numpy
@@ -230,7 +231,7 @@ class _Estimator(BaseEstimator):
             raise ValueError("Found 1 sample in X, expected at least two")
         used = y if weights is None else y[weights > 0]
         if self._regression and eval_set is None and (used == used[0]).all():
-            raise ValueError(f"y has one value ({used[0]!r}) in all rows, expected at least two values: a model of it is scikit-learn's DummyRegressor")
+            warnings.warn(f"y has one value, {used[0]!r}, in all rows: the model predicts it", stacklevel=2)
         settings = self._settings()
         if settings.get("--class-weight") is not None and self._model_name() not in ("gbdt", "forest", "auto"):
             by_class = compute_sample_weight(settings.pop("--class-weight"), y)  # the other models have no such setting

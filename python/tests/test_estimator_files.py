@@ -118,7 +118,12 @@ def test_a_column_without_a_value_in_the_fitted_rows_is_missing(rows):
     assert seen == {rows}
 
 
-@pytest.mark.parametrize("model", ["gbdt", "linear", "forest"])
-def test_a_target_of_one_value_is_named(model):
-    with pytest.raises(ValueError, match=r"y has one value \(.*2.5.*\) in all rows, expected at least two values"):
-        FreightRegressor(model).fit(X, np.full(200, 2.5))
+@pytest.mark.parametrize("weights", [None, "some"])
+@pytest.mark.parametrize("model", ["gbdt", "linear", "forest", "mlp", "auto"])
+def test_a_target_of_one_value_is_learned_with_a_warning(model, weights):
+    y = np.full(200, 2.5)
+    if weights:  # only rows of one value count
+        y[:9], weights = 4.0, np.repeat([0.0, 1.0], [9, 191])
+    with pytest.warns(UserWarning, match=r"y has one value, .*2\.5.*, in all rows: the model predicts it"):
+        fitted = FreightRegressor(model, random_state=0).fit(X, y, sample_weight=weights)
+    np.testing.assert_allclose(fitted.predict(X), 2.5, rtol=1e-5)
