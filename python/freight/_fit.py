@@ -253,8 +253,10 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         x = _as_floats(x)
     soft = _are_shares(y, loss, "fit")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
+    y = request["y"]
     request["path"] = path
-    request["feeds"] = request.get("feeds") or tokens or (x.dtype == xp.float32 and y.dtype == xp.int32) or soft or batches is not None or not shuffle
+    request["feeds"] = request.get("feeds") or tokens or (x.dtype == xp.float32 and y.dtype == xp.int32) or soft or batches is not None or not shuffle or (
+        callable(loss) and y.dtype == xp.uint8)
     request["shuffle"] = bool(shuffle)
     request["batches"] = batches
     if validation_data is not None:
@@ -263,6 +265,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         vx, vy, vw = _with_weights(validation_data, "fit: validation_data")
         vx, _ = _inputs(vx, "fit: validation_data")
         vy, _ = _targets(vy, name, classes, "fit: validation_data")
+        vy = xp.astype(vy, y.dtype) if vy.dtype == xp.uint8 else vy
         _need_as_many(vx, vy, "fit: validation_data")
         vw = None if vw is None else _scaled(_weight_per_sample(vw, vx.shape[0], "fit: validation_data"), "fit: validation_data")
         _are_shares(vy, loss, "fit: validation_data")
@@ -278,7 +281,9 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     if request["feeds"]:
         request["x"], request["vx"] = _as_floats(request["x"]), _as_floats(vx)
     labels = request["feeds"] and y.dtype == xp.uint8
-    if labels:  # of batches: the trainer has labels of arrays alone
+    if batches and not labels:
+        batches.of_labels = y.dtype
+    if labels:  # of batches or of a loss function: the trainer has labels of arrays, and a loss of its own for them, alone
         request |= {"y": xp.astype(y, xp.float32), "vy": xp.astype(vy, xp.float32), "loss": "mse"}
         if "loss_function" not in request:
             request |= {"loss_function": _functions.bce_with_logits, "per_element": functools.partial(_functions.bce_with_logits, reduction="none")}
@@ -314,7 +319,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         raise ValueError(f"fit: metrics: {figures.names[0]} compares all predictions with classes, labels or values: expected arrays as validation_data, "
                          "without weights, and one target; or a function")
     if validation_data is not None:
-        figures.take(lambda: predict(model, vx, device=device, precision=precision), vy, vw, "fit", callable(loss))
+        figures.take(lambda: predict(model, vx, device=device, precision=precision), vy, vw, "fit", loss)
     elif not path:
         _need_no_evaluation(settings, metric, judge or stoppings)
     if isinstance(settings.get("lr"), (int, float)) and settings["lr"] < 0:  # the command's default is -1
@@ -349,7 +354,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     model.__dict__["_task"]["metrics"] = [*(_several_targets.given(f) for f in functions.values()
                                                if f not in (metric, request.get("accuracy_function")) and not hasattr(f, "of_loss")), *names]
     if callable(metric) or "metric" in settings:
-        model.__dict__["_task"]["metric"] = _several_targets.given(metric) if callable(metric) else figures.judge or settings["metric"]
+        model.__dict__["_task"]["metric"] = _several_targets.given(metric) if callable(metric) else (
+            request["metric_name"] if settings["metric"] == "own" else settings["metric"])
     if not model.training:
         model.train()
 
@@ -434,7 +440,10 @@ def evaluate(model, x, y=None, *, batch_size=256, sample_weight=None, loss=None,
     if not callable(loss):
         _need_classes(y, "evaluate")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
+    y = request["y"]
     request["feeds"] = request.get("feeds") or tokens or soft or y.dtype == xp.int32
+    if callable(loss) and y.dtype == xp.uint8:
+        request |= {"y": xp.astype(y, xp.float32), "loss": "mse", "feeds": True}
     if isinstance(metric, str) and metric not in ("auto", "loss", "accuracy", "own"):
         names = list(dict.fromkeys([known_metric("evaluate: metric", metric), *names]))
     if names and (_several_targets.is_of_several(loss) or sample_weight is not None):
@@ -448,7 +457,7 @@ def evaluate(model, x, y=None, *, batch_size=256, sample_weight=None, loss=None,
         _weighted(request, weights, outputs, of_validation=weights, what="evaluate")
     if request["feeds"] and x.dtype == xp.uint8:
         request["x"] = _as_floats(x)
-    figures.take(lambda: predict(model, x, batch_size=batch_size, device=device, precision=precision), y, weights, "evaluate", callable(loss))
+    figures.take(lambda: predict(model, x, batch_size=batch_size, device=device, precision=precision), y, weights, "evaluate", loss)
     _warn_of_precision(precision, device, "evaluate")
     found = _core.evaluate(model._node(), request, batch_size, device, precision)
     return {request["metric_name"] if name == "metric" else name: value for name, value in found.items()} | (figures.of_predictions() if functions or names else {})

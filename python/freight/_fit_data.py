@@ -63,7 +63,7 @@ def _targets(y, loss, classes, what):
         return _core.to_host(xp.astype(y, xp.int64, copy=False)), classes
     if y.dtype in (xp.uint8, xp.bool) and y.ndim == 2:
         return _core.to_host(xp.astype(y, xp.uint8, copy=False)), classes
-    if xp.isdtype(y.dtype, "integral") and y.shape[1] == 1:
+    if xp.isdtype(y.dtype, "integral") and y.shape[1] == 1 and loss != "own":
         what_else = "" if y.ndim == 2 else ", and values as floats: y.astype(\"float32\")"
         raise ValueError(f"{what}: y: expected classes as ({'N,' if y.ndim == 2 else 'N, ...'}), got {y.shape}: use y[:, 0]{what_else}")
     if xp.isdtype(y.dtype, "integral"):
@@ -154,7 +154,7 @@ class _Batches:
 
     def __init__(self, loader, loss, steps):
         self.loader, self.loss, self.endless = loader, loss, iter(loader) is loader
-        self.count = _batches_per_epoch(loader, steps)
+        self.count, self.of_labels = _batches_per_epoch(loader, steps), xp.float32
         self.read, self.epoch, self.kept = 0, -1, None  # of an iterator: its first batch is looked at before the run
         job, replicas = distributed._job(), getattr(getattr(loader, "sampler", None), "num_replicas", 1)
         if replicas > 1:
@@ -207,7 +207,7 @@ class _Batches:
         _need_as_many(x, y, what)
         x = _as_floats(x)
         if self.size is not None and y.dtype == xp.uint8:
-            y = xp.astype(y, xp.float32)
+            y = xp.astype(y, self.of_labels)
         self.at += 1
         if self.size is not None and (x.shape[1:] != self.x.shape[1:] or y.shape[1:] != self.y.shape[1:] or x.dtype != self.x.dtype
                                       or x.shape[0] != self.size and self.at < self.count):

@@ -8,7 +8,7 @@ import os
 from . import _array_api as xp
 from . import _core, _functions, _hints, _outputs, distributed
 from ._callbacks import figure_of, judge_among, known_metric
-from ._fit_losses import _per_sample
+from ._fit_losses import _per_sample, are_labels, scores_of
 from ._several_targets import mean_of_samples, of_values
 from ._transforms import _leaves_of
 
@@ -68,7 +68,8 @@ def compared(request, settings, metric, functions, names, *, judge, higher, own_
     the metrics of the library itself, but with functions as the loss or the accuracy has them from here, as it has functions.
     `stoppings`: what compares by itself; all names that nothing else computes are figures, too."""
     model, named = request["model"], known_metric("fit: metric", metric) if isinstance(metric, str) and metric != "auto" else None
-    name, of_program = judge or named, "loss_function" in request or "metric_function" in request
+    one_label = request["loss"] == "multilabel" and request["y"].shape[1] == 1  # of two classes, for metrics
+    name, of_program = judge or named, "loss_function" in request or "metric_function" in request or one_label
     compares = ""
     if callable(metric) and judge in (None, "own"):
         compares, known = figure_of(metric), getattr(metric, "higher_is_better", True)
@@ -164,12 +165,14 @@ class Figures:
         if self.functions or self.names:
             request["evaluated_function"] = self.evaluated
 
-    def take(self, predict, y, weights, what, own_loss):
-        """Makes them figures of what `predict()` gives for samples with targets y, and weights or None. own_loss: the program's."""
-        classes, labels = y.dtype == xp.int64 and y.ndim == 1, y.dtype == xp.uint8
+    def take(self, predict, y, weights, what, loss):
+        """Makes them figures of what `predict()` gives for samples with targets y, and weights or None."""
+        classes, labels = y.dtype == xp.int64 and y.ndim == 1, are_labels(y, loss)
         if self.names and not classes and not labels and (y.dtype != xp.float32 or y.ndim > 2):
             raise ValueError(f"{what}: metrics: {self.names[0]} is for a class, labels or values per sample, got y {y.dtype}{list(y.shape)}: expected "
                              "a function")
+        one = labels and y.size == y.shape[0]  # whether the sample is of the second of two classes
+        targets = xp.reshape(xp.astype(y, xp.int64), (-1,)) if one else xp.astype(y, xp.uint8) if labels else y
 
         def need_outputs(shape):
             """Of a loss by its name the trainer has checked them already; a function may be of others."""
@@ -183,9 +186,11 @@ class Figures:
 
         def scored(outputs):
             outputs, found = xp.reshape(outputs, (outputs.shape[0], -1)), {}
+            if one:
+                outputs = xp.concat([1 - outputs, outputs], axis=1)
             for name in self.names:
                 try:
-                    found[name] = _core.score(name, outputs, y, classes, labels)
+                    found[name] = _core.score(name, outputs, targets, classes or one, labels and not one)
                 except ValueError as error:
                     _hints.keywords_for_flags(error)
                     raise
@@ -193,15 +198,16 @@ class Figures:
 
         def found():
             outputs = predict()
-            figures = {name: _number_of(name, function(outputs, y), y.shape[0], weights) for name, function in self.functions.items()}
+            given = xp.astype(y, xp.float32) if y.dtype == xp.uint8 and callable(loss) else y  # as the loss gets them
+            figures = {name: _number_of(name, function(outputs, given), y.shape[0], weights) for name, function in self.functions.items()}
             if self.names:
                 first = _leaves_of(outputs)[0]
-                figures |= scored(_functions.softmax(first, axis=-1) if classes else _functions.sigmoid(first) if labels else first)
+                figures |= scored(_functions.softmax(first, axis=-1) if classes else scores_of(first, loss) if labels else first)
             return figures
 
         if self.names:  # one that is not for such targets is refused here
             shape = tuple(_core.output_shape(self.model._node(), self.asked))
-            if own_loss:
+            if callable(loss):
                 need_outputs(shape)
             scored(xp.full((y.shape[0], math.prod(shape)), 1 / math.prod(shape)))
         self.of_predictions = found
@@ -211,7 +217,7 @@ class Figures:
         training = self.model._built().training
         if not training and not self.only_traced:
             return
-        targets = self.apart(targets)[0] if self.apart else targets
+        targets, weights = self.apart(targets) if self.apart else (targets, None)
         sums, count = [], xp.full((), float(outputs.shape[0]))
         if targets.ndim == 2 and targets.dtype == xp.int32:  # tokens
             count = xp.sum(xp.astype(targets >= 0, xp.float32))
@@ -219,6 +225,8 @@ class Figures:
             try:
                 value = _outputs.whole(self.model, function)(outputs, targets)
                 value = mean_of_samples(xp.astype(_checked(name, value, outputs.shape[0]), xp.float32))
+                if weights is not None and hasattr(function, "of_loss"):  # a part of the loss, which has them, too
+                    value = value * weights
                 sums.append((xp.mean(value) if value.ndim else value) * count)
             except _outputs.NeedsValues as error:
                 if self.only_traced or self.of_predictions is dict:

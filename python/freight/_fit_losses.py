@@ -1,6 +1,7 @@
 """Losses, metrics and weights of samples, as what fit and evaluate ask the trainer for."""
 import copy
 import functools
+import math
 
 from . import _array_api as xp
 from . import _core, _functions, _outputs, _rows, _several
@@ -15,10 +16,12 @@ def _kind_of(y):
 
 
 def _name_for_targets(loss):
-    """The loss whose targets are those of a loss module that takes values, also where they are given as integers."""
+    """The loss whose targets are those of a loss module that takes values, also where they are given as integers; "own" of a function."""
     from . import nn
 
-    return "mse" if isinstance(loss, (nn.BCELoss, nn.BCEWithLogitsLoss, nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)) else None
+    if isinstance(loss, (nn.BCELoss, nn.BCEWithLogitsLoss, nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)):
+        return "mse"
+    return "own" if callable(loss) and not isinstance(loss, nn.Loss) else None
 
 
 def _name_of(model):
@@ -50,8 +53,10 @@ def _request(model, x, y, *, loss, metric=None, classes=None):
     """What the extension's functions read: the data and what the model is for."""
     task = model.__dict__.get("_task") or {}
     request = {"name": _name_of(model), "model": model, "data_name": "arrays", "x": x, "y": y, "input": x.shape[1:],
-               "dtype": "float32" if x.dtype == xp.uint8 else x.dtype.name,
-               "classes": classes or ([str(i) for i in range(y.shape[1])] if y.dtype == xp.uint8 else []), "mean": task.get("mean", []), "std": task.get("std", [])}
+               "dtype": "float32" if x.dtype == xp.uint8 else x.dtype.name, "loss": "mse", "mean": task.get("mean", []), "std": task.get("std", [])}
+    if callable(loss) and y.dtype == xp.uint8 and math.prod(_core.output_shape(model._node(), request)[1:]) != y.shape[1]:
+        y = request["y"] = xp.astype(y, xp.int32)  # no label for each output, but classes at places or the like
+    request["classes"] = classes or ([str(i) for i in range(y.shape[1])] if y.dtype == xp.uint8 else [])
     request["loss"] = _kind_of(y) if callable(loss) or loss in (None, "auto") or y.dtype == xp.uint8 else loss
     own, right = _of_whole_arrays(model, request, loss)
     if own is not None:
@@ -61,16 +66,32 @@ def _request(model, x, y, *, loss, metric=None, classes=None):
     if callable(loss):
         request["loss_function"] = _per_sample(_outputs.whole(model, loss, "loss"))
         request["per_element"] = _outputs.whole(model, _unreduced(loss), "loss")
-    if request["loss"] == "multilabel" and y.ndim == 2 and y.shape[1] == 1 and metric in (None, "auto", "accuracy", "loss", "own") and not callable(loss):
-        right = _right_of_one  # of two classes; of several labels each would be right or wrong
+    wanted = metric == "accuracy" if callable(loss) else metric in (None, "auto", "accuracy", "loss", "own")
+    if wanted and y.ndim == 2 and y.shape[1] == 1 and are_labels(y, loss):
+        right = functools.partial(_right_of_one, loss)  # of two classes; of several labels each would be right or wrong
     if right is not None:
         request |= {"metric_function": right, "accuracy_function": right, "metric_name": "accuracy", "higher_is_better": True}
     return request
 
 
-def _right_of_one(outputs, targets):
-    """The accuracy of one output, a logit, against targets 0 and 1."""
-    return mean_of_samples(xp.astype((outputs > 0) == (xp.astype(targets, xp.float32) > 0.5), xp.float32))
+def are_labels(y, loss):
+    """Whether targets are a 0 or 1 for each output: those of a loss module of probabilities, too, which takes floats."""
+    from . import nn
+
+    of_module = isinstance(loss, (nn.BCELoss, nn.BCEWithLogitsLoss)) and y.dtype == xp.float32 and y.ndim <= 2
+    return y.dtype == xp.uint8 or of_module and bool(xp.all((y == 0) | (y == 1)))
+
+
+def scores_of(outputs, loss):
+    """The probabilities of labels."""
+    from . import nn
+
+    return outputs if isinstance(loss, nn.BCELoss) else _functions.sigmoid(outputs)
+
+
+def _right_of_one(loss, outputs, targets):
+    """The accuracy of one output against targets 0 and 1."""
+    return mean_of_samples(xp.astype((scores_of(outputs, loss) > 0.5) == (xp.astype(targets, xp.float32) > 0.5), xp.float32))
 
 
 def _right_of_classes(outputs, targets):

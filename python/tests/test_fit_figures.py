@@ -430,3 +430,75 @@ def test_a_resumed_run_remembers_a_named_metric_of_a_loss_function(tmp_path):
 def test_a_metric_that_is_not_for_the_targets_of_a_loss_function_is_refused(settings, text):
     with pytest.raises(ValueError, match=text):
         t.fit(t.made(), loss=nn.CrossEntropyLoss(), **{"validation_data": VAL, "epochs": 1, **settings})
+
+
+def test_losses_of_outputs_have_the_weights_of_their_samples():
+    """Without learning they are those of NumPy, and their sum is the loss."""
+    w = np.random.default_rng(8).uniform(0, 3, 40)
+    y, losses = {"value": targets.VALUES, "kind": targets.KINDS}, {"value": "mse", "kind": "cross_entropy"}
+    for settings in ({"batch_size": 40}, {"batch_size": 10}, {"batch_size": 20, "shards": 2, "devices": 2}):
+        fr.random.seed(2)
+        net = targets.Heads()
+        h = net.fit(targets.X, y, loss=losses, loss_weights=[1.0, 0.5], sample_weight=w, validation_data=(targets.X, y, w), lr=0.0, epochs=1, verbose=0,
+                    **settings).history
+        o = net.predict(targets.X)
+        kind = o["kind"].numpy().astype("f8")
+        chances = np.exp(kind) / np.exp(kind).sum(1, keepdims=True)
+        each = {"value": ((o["value"].numpy() - targets.VALUES.reshape(o["value"].shape)) ** 2).reshape(40, -1).mean(1),
+                "kind": -np.log(chances[np.arange(40), targets.KINDS])}
+        for name, found in each.items():
+            assert h[f"{name}_loss"][0] == pytest.approx(np.average(found, weights=w), rel=1e-4) == h[f"val_{name}_loss"][0]
+        assert h["loss"][0] == pytest.approx(h["value_loss"][0] + 0.5 * h["kind_loss"][0], rel=1e-5)
+
+
+def binary(o, t):
+    assert t.dtype == fr.float32
+    return nn.functional.binary_cross_entropy_with_logits(o, t)
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i8", "f4"])
+@pytest.mark.parametrize("loss", ["bce", "function", "BCEWithLogitsLoss", "BCELoss"])
+@pytest.mark.parametrize("columns", [1, 3])
+def test_labels_train_by_any_loss_with_the_metrics_of_labels(loss, dtype, columns):
+    """As by the loss bce; figures are scikit-learn's."""
+    m = pytest.importorskip("sklearn.metrics")
+    if loss == "function" and dtype in ("i8", "f4"):  # integers and values, of which nothing says that they are labels
+        pytest.skip("no labels")
+    y = (X[:, :columns] + np.random.default_rng(1).normal(size=(600, columns)) > 0).astype(dtype)
+    names = ["f1", "auc", "accuracy", "log_loss"] if columns == 1 else ["macro_f1", "log_loss"]
+    for metric in names:
+        fr.random.seed(1)
+        net = nn.Sequential(nn.Linear(10, columns), nn.Sigmoid() if loss == "BCELoss" else nn.Identity())
+        given = {"bce": "bce", "function": binary}.get(loss) or getattr(nn, loss)()
+        history = net.fit(X, y, loss=given, metric=metric, validation_data=(X[:90], y[:90]), epochs=4, lr=0.2, verbose=0)
+        o = net.predict(X[:90]).numpy().astype("f8")
+        p, t = o if loss == "BCELoss" else 1 / (1 + np.exp(-o)), y[:90].astype("i8")
+        by_name = {"f1": lambda: m.f1_score(t, p > 0.5), "auc": lambda: m.roc_auc_score(t, p), "accuracy": lambda: m.accuracy_score(t, p > 0.5),
+                   "macro_f1": lambda: m.f1_score(t, p > 0.5, average="macro"),
+                   "log_loss": lambda: -np.mean(np.where(t, np.log(p), np.log(1 - p)))}
+        if metric != "macro_f1" or loss != "bce":  # by the loss bce the run chooses thresholds for it
+            assert history.history["val_" + metric][history.best_epoch - 1] == pytest.approx(by_name[metric](), rel=1e-4)
+            assert net.evaluate(X[:90], y[:90])[metric] == pytest.approx(by_name[metric](), rel=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "i4", "i8", "u2"])
+@pytest.mark.parametrize("batches", [False, True], ids=["arrays", "batches"])
+def test_integers_are_integers_to_a_loss_function(dtype, batches):
+    """Classes at places, and rows of one: the function gets them as they are."""
+    def at_places(o, t):
+        assert t.dtype == fr.int32
+        return nn.functional.cross_entropy(o, t)
+
+    def of_rows(o, t):
+        assert t.dtype == fr.int32 and t.shape[1:] == (1,)
+        return nn.functional.cross_entropy(o, t[:, 0])
+
+    classes = np.random.default_rng(2).integers(0, 5, (600, 3))
+    for net, y, loss in ((nn.Sequential(nn.Linear(10, 15), nn.Unflatten(1, (5, 3))), classes, at_places), (nn.Linear(10, 5), classes[:, :1], of_rows)):
+        y = y.astype(dtype)
+        data = ([(X[i:i + 60], y[i:i + 60]) for i in range(0, 600, 60)],) if batches else (X, y)
+        h = net.fit(*data, loss=loss, validation_data=(X, y), epochs=2, lr=0.0, verbose=0, **({} if batches else {"batch_size": 60})).history
+        o = net.predict(X).numpy().astype("f8").reshape(600, 5, -1)
+        logs = o - np.log(np.exp(o).sum(1, keepdims=True))
+        expected = -np.mean(np.take_along_axis(logs, y.reshape(600, 1, -1).astype("i8"), axis=1))
+        assert h["loss"][0] == pytest.approx(expected, rel=1e-4) == h["val_loss"][0] and net.evaluate(X, y)["loss"] == pytest.approx(expected, rel=1e-4)
