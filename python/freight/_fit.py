@@ -225,9 +225,10 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
             raise ValueError("fit: shuffle=False is for arrays and batches, which keep their order: expected True for a path")
         x, y, tokens, classes = _no_samples(model, input_shape), xp.zeros((0,), dtype=xp.int64), False, None
     elif batches:
-        for given, value in {"sample_weight": sample_weight, "class_weight": class_weight, "validation_split": validation_split or None}.items():
+        for given, value in {"sample_weight": sample_weight, "validation_split": validation_split or None}.items():
             if value is not None:
-                raise ValueError(f"fit: {given} is for arrays: the batches of x may differ each time")
+                hint = "" if value is validation_split else ": batches (x, y, weights) have them"
+                raise ValueError(f"fit: {given} is for arrays: the batches of x may differ each time{hint}")
         if resume and batches.endless:
             raise ValueError("fit: resume: expected batches that start again, such as a DataLoader, got an iterator")
         if batch_size not in (None, batches.size):
@@ -299,14 +300,17 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     if callable(metric):
         functions = {figure_of(metric): metric, **functions}
     outputs, named_loss, apart_of_rows = (), request["loss"], None
+    sample_weight = batches.weights if batches else sample_weight
     in_rows = sample_weight is not None or vw is not None or (class_weight is not None and (request["feeds"] or "metric_function" in request))
     if (in_rows or class_weight is not None) and y.dtype == xp.int64 and not path:
         outputs = tuple(_core.output_shape(model._node(), request))
         classes = classes or [str(c) for c in range(outputs[-1])]
     if in_rows:
-        whole = bool(functions) or vw is not None or "metric_function" in request
+        whole = bool(functions) or vw is not None or "metric_function" in request or batches is not None
         smoothing = settings.pop("label_smoothing", 0.0) if whole and "loss_function" not in request else 0.0
-        weights = _weights(sample_weight, class_weight, y, classes)
+        weights = _weights(sample_weight, class_weight, y, classes, "fit: batch 0 of x" if batches else "")
+        if batches:
+            batches.weighted = lambda y, w, what: _rows.of((y, _weights(w, class_weight, y, classes, what)), what, pixels=False)[0]
         apart_of_rows = _weighted(request, weights, outputs, of_validation=vw, whole=whole, smoothing=smoothing)
     elif class_weight is not None:
         by_class = class_weight if isinstance(class_weight, str) or not classes else _weight_per_class(class_weight, classes)
@@ -423,7 +427,8 @@ def evaluate(model, x, y=None, *, batch_size=256, sample_weight=None, loss=None,
             raise ValueError("evaluate: sample_weight and metrics are for arrays: expected none with a folder")
         return _fit_folder.evaluated(model, path, batch_size=batch_size, loss=loss, metric=metric, device=device, precision=precision)
     if y is None:
-        x, y = _collected(x, "evaluate") if _is_loader(x) else _pair(x, "evaluate: y is missing and x")
+        x, y, w = _collected(x, "evaluate") if _is_loader(x) else (*_pair(x, "evaluate: y is missing and x"), None)
+        sample_weight = w if sample_weight is None else sample_weight
     task = model.__dict__.get("_task") or {}
     if loss is None and task.get("own_loss"):
         raise ValueError("evaluate: loss: the model was trained with a loss function of its program, which its file does not have: expected it as loss=")
@@ -447,8 +452,9 @@ def evaluate(model, x, y=None, *, batch_size=256, sample_weight=None, loss=None,
     if isinstance(metric, str) and metric not in ("auto", "loss", "accuracy", "own"):
         names = list(dict.fromkeys([known_metric("evaluate: metric", metric), *names]))
     if names and (_several_targets.is_of_several(loss) or sample_weight is not None):
-        what = "sample_weight" if sample_weight is not None else "several targets"
-        raise ValueError(f"evaluate: metric: {names[0]} of {what}: expected a function as the metric, too")
+        others = "sample_weight" if sample_weight is not None else "several targets"
+        raise ValueError(f"evaluate: metrics: {names[0]} compares all predictions without weights, got {others} beside it: expected a function of "
+                         "(outputs, targets) that returns a number per sample")
     figures, weights = _fit_figures.Figures(model, functions, names), None
     figures.asked = dict(request)
     if sample_weight is not None:

@@ -155,6 +155,7 @@ class _Batches:
     def __init__(self, loader, loss, steps):
         self.loader, self.loss, self.endless = loader, loss, iter(loader) is loader
         self.count, self.of_labels = _batches_per_epoch(loader, steps), xp.float32
+        self.weighted = None  # gives the targets of a batch with the weights of its samples in their rows
         self.read, self.epoch, self.kept = 0, -1, None  # of an iterator: its first batch is looked at before the run
         job, replicas = distributed._job(), getattr(getattr(loader, "sampler", None), "num_replicas", 1)
         if replicas > 1:
@@ -163,7 +164,7 @@ class _Batches:
         self.size = None
         self.start(0, 0)
         first = self.next()
-        self.x, self.y, self.tokens = first["x"], first["y"], first["tokens"]
+        self.x, self.y, self.weights, self.tokens = first["x"], first["y"], first["weights"], first["tokens"]
         self.size = self.x.shape[0]
         if job is not None:
             job.need_equal("a first batch of x (where a DataLoader shuffles, give it a generator with a seed) with the sum",
@@ -202,7 +203,7 @@ class _Batches:
         if batch is None:
             return None
         what = f"fit: batch {self.at} of x"
-        x, y = _pair(batch, what)
+        x, y, weights = _with_weights(batch, what)
         (x, tokens), (y, _) = _inputs(x, what), _targets(y, self.loss, None, what)
         _need_as_many(x, y, what)
         x = _as_floats(x)
@@ -212,7 +213,9 @@ class _Batches:
         if self.size is not None and (x.shape[1:] != self.x.shape[1:] or y.shape[1:] != self.y.shape[1:] or x.dtype != self.x.dtype
                                       or x.shape[0] != self.size and self.at < self.count):
             raise ValueError(f"{what}: expected samples {self.x.dtype}{self.x.shape} as in the first batch, got {x.dtype}{x.shape}")
-        return {"x": x, "y": y, "tokens": tokens}
+        if self.size is not None and (weights is None) != (self.weights is None):
+            raise ValueError(f"{what}: expected {'(x, y)' if self.weights is None else '(x, y, weights)'} as in the first batch")
+        return {"x": x, "y": self.weighted(y, weights, what) if self.weighted else y, "weights": weights, "tokens": tokens}
 
 
 def _batches_per_epoch(loader, steps):
@@ -250,8 +253,10 @@ def _is_loader(x):
 
 
 def _collected(loader, what):
-    """All samples of an iterable of batches."""
-    batches = [_pair(b, what) for b in loader]
-    if not batches:
+    """All samples of an iterable of batches: (x, y, weights or None)."""
+    parts = list(zip(*(_with_weights(b, what) for b in loader)))
+    if not parts:
         raise ValueError(f"{_argument(what)}: there are no samples: expected at least one batch")
-    return tuple(xp.concat([xp.asarray(b[i]) for b in batches], axis=0) for i in range(2))
+    if any(w is None for w in parts[2]):
+        parts = [*parts[:2], [None]]
+    return tuple(None if part[0] is None else xp.concat([xp.asarray(p) for p in part], axis=0) for part in parts)

@@ -7,7 +7,7 @@ from . import _array_api as xp
 from . import _core, _functions, _outputs, _rows, _several
 from ._fit_data import _refuse_rows_of_integers
 from ._functions import isfinite
-from ._several_targets import OF_VALUES, mean_of_samples
+from ._several_targets import OF_VALUES, given, mean_of_samples
 
 
 def _kind_of(y):
@@ -19,9 +19,10 @@ def _name_for_targets(loss):
     """The loss whose targets are those of a loss module that takes values, also where they are given as integers; "own" of a function."""
     from . import nn
 
-    if isinstance(loss, (nn.BCELoss, nn.BCEWithLogitsLoss, nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)):
+    module = given(loss)
+    if isinstance(module, (nn.BCELoss, nn.BCEWithLogitsLoss, nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)):
         return "mse"
-    return "own" if callable(loss) and not isinstance(loss, nn.Loss) else None
+    return "own" if callable(loss) and not isinstance(module, nn.Loss) else None
 
 
 def _name_of(model):
@@ -42,11 +43,12 @@ def _unreduced(loss):
     """The loss, whose result is not reduced where it is a module of this package."""
     from . import nn
 
-    if not isinstance(loss, nn.Loss) or getattr(loss, "reduction", "none") == "none":
+    module = given(loss)
+    if not isinstance(module, nn.Loss) or getattr(module, "reduction", "none") == "none":
         return loss
-    each = copy.copy(loss)
+    each = copy.copy(module)
     each.reduction = "none"
-    return each
+    return loss.targets.given_to(each, "loss") if module is not loss else each
 
 
 def _request(model, x, y, *, loss, metric=None, classes=None):
@@ -78,7 +80,7 @@ def are_labels(y, loss):
     """Whether targets are a 0 or 1 for each output: those of a loss module of probabilities, too, which takes floats."""
     from . import nn
 
-    of_module = isinstance(loss, (nn.BCELoss, nn.BCEWithLogitsLoss)) and y.dtype == xp.float32 and y.ndim <= 2
+    of_module = isinstance(given(loss), (nn.BCELoss, nn.BCEWithLogitsLoss)) and y.dtype == xp.float32 and y.ndim <= 2
     return y.dtype == xp.uint8 or of_module and bool(xp.all((y == 0) | (y == 1)))
 
 
@@ -86,7 +88,7 @@ def scores_of(outputs, loss):
     """The probabilities of labels."""
     from . import nn
 
-    return outputs if isinstance(loss, nn.BCELoss) else _functions.sigmoid(outputs)
+    return outputs if isinstance(given(loss), nn.BCELoss) else _functions.sigmoid(outputs)
 
 
 def _right_of_one(loss, outputs, targets):
@@ -173,23 +175,24 @@ def _weight_per_class(class_weight, names):
     return {name: factors.get(name, 1.0) for name in names}
 
 
-def _weights(sample_weight, class_weight, y, names):
+def _weights(sample_weight, class_weight, y, names, batch=""):
     """A weight per sample, 1 in the mean: the loss keeps its scale, and the learning rate its meaning. `names` are those of the
-    classes, where y has classes."""
+    classes, where y has classes. Those of a batch, which this names in errors, are as they are given: others may differ."""
     count = y.shape[0]
-    w = xp.ones(count) if sample_weight is None else _weight_per_sample(sample_weight, count)
+    w = xp.ones(count) if sample_weight is None else _weight_per_sample(sample_weight, count, batch or "fit: sample_weight")
     if class_weight is not None:
         if y.dtype != xp.int64:
             raise ValueError(f"fit: class_weight: expected a class per sample, got y {y.dtype}{list(y.shape)}")
-        if class_weight == "balanced":
+        if class_weight == "balanced" and not batch:
             counts = [int(xp.sum(y == c)) for c in range(int(xp.max(y)) + 1)]
             by_class = [count / (len(counts) * max(n, 1)) for n in counts]
         elif isinstance(class_weight, str):
-            raise ValueError(f"fit: class_weight: expected \"balanced\" or a dict of weights by class, got {class_weight!r}")
+            expected = "a dict of weights by class for batches" if batch else "\"balanced\" or a dict of weights by class"
+            raise ValueError(f"fit: class_weight: expected {expected}, got {class_weight!r}")
         else:
             by_class = list(_weight_per_class(class_weight, names).values())
         w = w * xp.take(xp.asarray(by_class), y)
-    return _scaled(w, "fit: sample_weight, class_weight")
+    return w if batch else _scaled(w, "fit: sample_weight, class_weight")
 
 
 def _one_metric(metric, what):

@@ -137,16 +137,16 @@ def _of_batches(model, loader, what):
     first = next(iter(loader), None)
     if is_iterator:
         loader = itertools.chain([] if first is None else [first], loader)
-    if not isinstance(first, (tuple, list)) or len(first) != 2 or not _are_several(model, first[0]):
+    if not isinstance(first, (tuple, list)) or len(first) not in (2, 3) or not _are_several(model, first[0]):
         return model, loader
     whole, _ = _joined(model, first[0], f"{what}: batch 0 of x")
 
     def rows_of(batch):
-        x, y = _fit_data._pair(batch, f"{what}: a batch of x")
+        x, *others = _fit_data._with_weights(batch, f"{what}: a batch of x")
         rows, layout = _rows.of(x, f"{what}: a batch of x", pixels=True)
         if layout != whole._layout:
             raise ValueError(f"{what}: a batch of x: expected inputs {_rows.named(whole._layout)} as in the first batch, got {_rows.named(layout)}")
-        return rows, y
+        return rows, *others
 
     return whole, _each(loader, rows_of)
 
@@ -175,8 +175,8 @@ def accepted_with_targets(function):
             model, x = _of_batches(model, x, what)
 
             def rows_of(batch):
-                several = isinstance(batch, (tuple, list)) and len(batch) == 2 and _several_targets.are_several(batch[1])
-                return (batch[0], targets.rows(batch[1], f"{what}: a batch of y")) if several else batch
+                several = isinstance(batch, (tuple, list)) and len(batch) in (2, 3) and _several_targets.are_several(batch[1])
+                return (batch[0], targets.rows(batch[1], f"{what}: a batch of y"), *batch[2:]) if several else batch
 
             return model, _each(x, rows_of), None
         x = _only(model, x)

@@ -196,7 +196,7 @@ def test_class_weights_by_name_count_beside_sample_weights():
 
 
 def test_settings_that_cannot_count_are_refused():
-    with pytest.raises(ValueError, match="class_weight is for arrays"):
+    with pytest.raises(ValueError, match="class_weight: expected a dict of weights by class for batches, got 'balanced'"):
         made().fit(iter([(X[:50], Y[:50])]), steps_per_epoch=1, class_weight="balanced", verbose=0)
     with pytest.raises(ValueError, match="lr: expected a rate that is not negative, got -0.1"):
         fit(made(), lr=-0.1)

@@ -502,3 +502,102 @@ def test_integers_are_integers_to_a_loss_function(dtype, batches):
         logs = o - np.log(np.exp(o).sum(1, keepdims=True))
         expected = -np.mean(np.take_along_axis(logs, y.reshape(600, 1, -1).astype("i8"), axis=1))
         assert h["loss"][0] == pytest.approx(expected, rel=1e-4) == h["val_loss"][0] and net.evaluate(X, y)["loss"] == pytest.approx(expected, rel=1e-4)
+
+
+class Loader:
+    """Batches (x, y, weights), each time anew, as a DataLoader has them."""
+
+    def __init__(self, *arrays, size=60):
+        self.arrays, self.size = arrays, size
+
+    def __len__(self):
+        return len(self.arrays[0]) // self.size
+
+    def __iter__(self):
+        return (tuple(a[i:i + self.size] for a in self.arrays) for i in range(0, len(self) * self.size, self.size))
+
+
+SHARES = np.random.default_rng(6).uniform(0, 2, 600)
+SHARES /= SHARES.mean()
+
+
+def loaders():
+    torch = pytest.importorskip("torch")
+    data = torch.utils.data.TensorDataset(torch.from_numpy(X), torch.from_numpy(Y), torch.from_numpy(SHARES))
+    return {"list": list(Loader(X, Y, SHARES)), "iterable": Loader(X, Y, SHARES), "DataLoader": torch.utils.data.DataLoader(data, batch_size=60),
+            "iterator": (b for _ in range(3) for b in Loader(X, Y, SHARES))}
+
+
+@pytest.mark.parametrize("kind", ["list", "iterable", "DataLoader", "iterator"])
+@pytest.mark.parametrize("loss", ["auto", "module"])
+def test_batches_have_weights(kind, loss):
+    """As arrays in the same order, whose weights are 1 in the mean already."""
+    settings = {"loss": nn.CrossEntropyLoss() if loss == "module" else "auto", "epochs": 3, "validation_data": VAL}
+    plain, net = t.made(t.chain), t.made(t.chain)
+    expected = t.fit(plain, sample_weight=SHARES, shuffle=False, batch_size=60, **settings).history
+    found = t.fit(net, loaders()[kind], None, **settings, **({"steps_per_epoch": 10} if kind == "iterator" else {})).history
+    assert {k: pytest.approx(v, rel=1e-4) for k, v in expected.items()} == found
+    np.testing.assert_allclose(net.predict(X), plain.predict(X), rtol=1e-3, atol=1e-4)
+    other = t.made(t.chain)
+    t.fit(other, Loader(X, Y), None, **settings)
+    assert np.abs(other.predict(X).numpy() - net.predict(X).numpy()).max() > 1e-3
+
+
+def test_evaluations_of_batches_have_their_weights():
+    net = t.made(t.chain)
+    found = by_hand(net, X, Y, SHARES)
+    for loader in (Loader(X, Y, SHARES), list(Loader(X, Y, SHARES))):
+        assert net.evaluate(loader) == {name: pytest.approx(found[name], rel=1e-4) for name in ("loss", "accuracy")}
+        history = t.fit(net, Loader(X, Y, SHARES), None, validation_data=loader, lr=0.0, epochs=1).history
+        assert history["val_loss"][0] == pytest.approx(found["loss"], rel=1e-4) == history["loss"][0]
+
+
+@pytest.mark.parametrize("weights", [None, SHARES], ids=["alone", "with weights"])
+def test_weights_of_classes_count_in_batches(weights):
+    net, by_class = t.made(t.chain), {0: 1.0, 1: 3.0}
+    w = (np.where(Y == 1, 3.0, 1.0) * (1 if weights is None else weights))
+    loader = Loader(X, Y) if weights is None else Loader(X, Y, weights)
+    history = t.fit(net, loader, None, class_weight=by_class, lr=0.0, epochs=1).history
+    o = net.predict(X).numpy().astype("f8")
+    each = np.log(np.exp(o).sum(1)) - o[np.arange(600), Y]
+    assert history["loss"][0] == pytest.approx(np.mean(each * w), rel=1e-4)  # as they are: other batches may have other classes
+    plain = t.made(t.chain)
+    t.fit(net, loader, None, class_weight=by_class, lr=0.1, epochs=2)
+    t.fit(plain, sample_weight=w, lr=0.1 * w.mean(), shuffle=False, batch_size=60, epochs=2, optimizer="sgd", momentum=0.0)
+    other = t.made(t.chain)
+    t.fit(other, loader, None, class_weight=by_class, lr=0.1, epochs=2, optimizer="sgd", momentum=0.0)
+    np.testing.assert_allclose(other.predict(X), plain.predict(X), rtol=1e-3, atol=1e-4)
+
+
+def test_batches_of_several_inputs_and_targets_have_weights():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(10, 1), nn.Linear(10, 1)
+
+        def forward(self, x, z):
+            return self.a(x), self.b(z)
+
+    values = X[:, :1] - X[:, 1:2]
+    batches = [((X[i:i + 60], X[i:i + 60] * 2), (values[i:i + 60], -values[i:i + 60]), SHARES[i:i + 60]) for i in range(0, 600, 60)]
+    net = Two()
+    a, b = (o.numpy() for o in net.predict((X, X * 2)))
+    h = net.fit(batches, loss=("mse", "mse"), lr=0.0, epochs=1, verbose=0).history
+    parts = [np.average((a - values)[:, 0] ** 2, weights=SHARES), np.average((b + values)[:, 0] ** 2, weights=SHARES)]
+    assert [h["loss_0"][0], h["loss_1"][0], h["loss"][0]] == pytest.approx([*parts, sum(parts)], rel=1e-4)
+
+
+BATCHES = [
+    ([(X[:60], Y[:60], SHARES[:60]), (X[:60], Y[:60])], {}, r"fit: batch 1 of x: expected \(x, y, weights\) as in the first batch"),
+    ([(X[:60], Y[:60], SHARES[:50])], {}, r"fit: batch 0 of x: expected one weight per sample, \(60,\), got shape \(50,\)"),
+    ([(X[:60], Y[:60], -SHARES[:60])], {}, "fit: batch 0 of x: expected finite weights"),
+    ([(X[:60], Y[:60])], {"sample_weight": SHARES[:60]}, r"fit: sample_weight is for arrays: .*: batches \(x, y, weights\) have them"),
+    ([(X[:60], Y[:60])], {"class_weight": "balanced"}, "fit: class_weight: expected a dict of weights by class for batches, got 'balanced'"),
+    ([(X[:60], Y[:60])], {"class_weight": {7: 1.0}}, "fit: class_weight: unknown class '7'"),
+]
+
+
+@pytest.mark.parametrize("batches, settings, text", BATCHES, ids=range(len(BATCHES)))
+def test_weights_of_batches_that_cannot_be_are_named(batches, settings, text):
+    with pytest.raises((ValueError, TypeError), match=text):
+        t.fit(t.made(), batches, None, **settings)

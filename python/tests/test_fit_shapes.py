@@ -326,8 +326,8 @@ def test_a_list_of_batches_is_a_loader():
     net = nn.Linear(4, 2)
     history = net.fit([(X[:64], Y[:64]), (X[64:], Y[64:])], epochs=3, verbose=0)
     assert history.steps == 6 and net.evaluate([(X[:64], Y[:64]), (X[64:], Y[64:])]) == net.evaluate(X, Y)
-    with pytest.raises(TypeError, match=r"batch 0 of x: expected \(x, y\), got tuple of 3"):
-        net.fit([(X, Y, np.ones(128))] * 2, verbose=0)
+    with pytest.raises(TypeError, match=r"batch 0 of x: expected \(x, y\), got tuple of 4"):
+        net.fit([(X, Y, np.ones(128), np.ones(128))] * 2, verbose=0)
 
 
 def test_a_network_of_tokens_is_saved_by_the_shape_of_a_sample(tmp_path):
