@@ -242,6 +242,7 @@ train::Feeds feeds_of(const nb::dict& d, int64_t seed) {
   train::Feeds feeds;
   feeds.name = nb::cast<std::string>(d["data_name"]);
   feeds.classes = list_in<std::string>(d, "classes");
+  feeds.validation = true;
   // The first of given batches may be another one each time.
   if (!given(d, "batches")) feeds.fingerprint = data::hash_of(y.raw(), y.bytes(), data::hash_of(x.raw(), x.bytes(), 0));
   feeds.train = [x, y, seed, shuffle = nb::cast<bool>(d["shuffle"])](int64_t batch) {

@@ -601,3 +601,25 @@ BATCHES = [
 def test_weights_of_batches_that_cannot_be_are_named(batches, settings, text):
     with pytest.raises((ValueError, TypeError), match=text):
         t.fit(t.made(), batches, None, **settings)
+
+
+@pytest.mark.parametrize("kind", ["batches", "ordered", "weights", "labels", "shares"])
+def test_a_resumed_run_of_batches_has_the_figures_of_validation_of_the_epochs_before(tmp_path, kind):
+    """A run within an epoch of data that the trainer takes as batches."""
+    class Stop(callbacks.Callback):
+        def on_train_batch_end(self, batch, logs):
+            return logs["total_step"] == 13
+
+    labels = X[:, :3] > 0
+    data, validation, settings = {
+        "batches": ((Loader(X, Y),), VAL, {}), "ordered": ((X, Y), VAL, {"shuffle": False}), "weights": ((X, Y), (*VAL, WEIGHTS), {"loss": nn.CrossEntropyLoss()}),
+        "labels": ((X, labels), (X[:90], labels[:90]), {"loss": binary}), "shares": ((X, Y), VAL, {"sample_weight": SHARES})}[kind]
+
+    def run(directory, *heard, **more):
+        return t.fit(t.made(t.chain), *data if len(data) == 2 else (*data, None), validation_data=validation, epochs=4, output_dir=directory,
+                     callbacks=heard, **{**({} if kind == "batches" else {"batch_size": 60}), **settings, **more})
+
+    whole = run(tmp_path / "whole")
+    run(tmp_path / "part", Stop())
+    rest = run(tmp_path / "part", resume=True)
+    assert rest.history == whole.history and rest.epoch == whole.epoch and len(rest.history["val_loss"]) == 4

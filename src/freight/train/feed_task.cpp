@@ -44,6 +44,7 @@ class FeedTask : public Task {
 
   int64_t train_count() const override { return first_train_.count; }
   int64_t test_count() const override { return first_test_.count; }
+  bool validates() const override { return feeds_.validation; }
   uint64_t fingerprint() const override { return feeds_.fingerprint; }
   std::vector<std::string> notes() const override { return {}; }
   const char* unit() const override { return "sample"; }

@@ -111,6 +111,7 @@ struct Feeds {
   std::string name = "feeds";             // of the data, for the run's record
   std::vector<std::string> classes = {};  // names by number; empty: numbers, or no classes
   uint64_t fingerprint = 0;               // of the training part: a run is resumed on the same alone
+  bool validation = false;                // whether `test` has validation samples, which records call "val"
 };
 
 // A program's own network and data, in place of the configured ones. The network is trained in place: its weights are
