@@ -142,25 +142,23 @@ def judge_among(callbacks, metric, functions):
     return name if name in functions else None
 
 
-def judged_by(callbacks, metric, functions=()):
+def judged_by(callbacks, metric, functions=(), output_dir=""):
     """(the setting `metric` of fit, whether higher is better) by which callbacks want the trainer to compare evaluations, None for
-    what none of them says; and (callback, figure, whether higher is better) of each EarlyStopping that compares by another figure
-    itself. The trainer, which writes the best checkpoint, compares by the monitor of a Checkpoint, else by a name in fit(metric=),
-    else by the first monitor."""
+    what none of them says; and (callback, figure, whether higher is better) of each EarlyStopping and Checkpoint that compares by
+    another figure itself, or keeps the best model elsewhere. The trainer, which writes the best checkpoint, compares by the monitor
+    of the first Checkpoint of the run directory, else by a name in fit(metric=), else by the first monitor."""
     asked = {c: c._settle(metric, functions) for c in callbacks if isinstance(c, _Monitor) and c.monitor is not None}
     named = metric if isinstance(metric, str) and metric != "auto" else None
-    kept = {c: found for c, found in asked.items() if isinstance(c, Checkpoint)}
-    if len(set(kept.values())) > 1:
-        raise ValueError(f"fit: callbacks: {', and '.join(f'Checkpoint monitors {c.monitor}' for c in kept)}: expected one figure, by which one "
-                         "epoch is the best of the run directory")
-    first = next(iter(kept.values()), (named, None) if named else next(iter(asked.values()), (None, None)))
+    places = [os.path.realpath(d) for d in (output_dir, *(c.directory for c in callbacks if isinstance(c, Checkpoint))) if d]
+    kept = {c: found for c, found in asked.items() if isinstance(c, Checkpoint) and os.path.realpath(c.directory) == places[0]}
+    first = next(iter(kept.values()), (named, None) if named else next((f for c, f in asked.items() if not isinstance(c, Checkpoint)), (None, None)))
     usual = ("own", getattr(metric, "higher_is_better", True)) if callable(metric) else (named or "loss", None)
     apart, follows = [], False
     for c in callbacks:
-        if isinstance(c, EarlyStopping):
+        if isinstance(c, EarlyStopping) or (c in asked and kept.get(c) != first):
             setting, higher = asked.get(c, usual)
             same = first[0] in (None, setting) and (setting != "own" or first[1] in (None, higher))
-            if same and not follows:
+            if same and not follows and isinstance(c, EarlyStopping):
                 follows = True  # of the trainer
                 continue
             if higher is None:
@@ -193,7 +191,8 @@ class EarlyStopping(_Monitor):
 class Checkpoint(_Monitor):
     """Keeps checkpoints in a run directory, each epoch or every so many steps: the newest `keep`, from which fit(resume=True) goes
     on, and the best, best/model.safetensors, by `monitor` such as "val_accuracy". With a monitor the run ends with the best weights,
-    unless an EarlyStopping has others, and model.safetensors has them."""
+    unless an EarlyStopping has others, and model.safetensors has them. A second Checkpoint with a monitor keeps the best epoch by that
+    alone: best/model.safetensors of its directory, in the directory of the run best_accuracy/model.safetensors."""
 
     def __init__(self, directory, every=0, keep=3, monitor=None, mode="auto", **unknown):
         _refuse(self, unknown)

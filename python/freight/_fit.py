@@ -291,12 +291,14 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     settings = _fit_settings.checked("fit", settings)
     if not isinstance(settings.get("optimizer", ""), str):
         request["optimizer"] = _own_optimizer(settings, model)
-    judge, higher, apart = judged_by(callbacks, metric, functions)
+    judge, higher, apart = judged_by(callbacks, metric, functions, output_dir)
     of_callbacks, output_dir = settings_of(callbacks, output_dir, [c for c, _, _ in apart])
     settings |= of_callbacks
-    stoppings = [_stopping.Stopping(*one, os.fspath(output_dir)) for one in apart]
-    if stoppings and settings.get("model_ema", 0) > 0:
-        raise ValueError(f"fit: model_ema: expected one figure for EarlyStopping and Checkpoint beside it, got {stoppings[0].name} and another")
+    comparing = [_stopping.of(*one, os.fspath(output_dir)) for one in apart]
+    if comparing and settings.get("model_ema", 0) > 0:
+        raise ValueError(f"fit: model_ema: expected one figure for EarlyStopping and Checkpoint beside it, got {comparing[0].name} and another")
+    if path and any(isinstance(c, _stopping.Keeping) for c in comparing):
+        raise ValueError(f"fit: callbacks: expected one Checkpoint with a monitor for the folder {path}")
     if callable(metric):
         functions = {figure_of(metric): metric, **functions}
     outputs, named_loss, apart_of_rows = (), request["loss"], None
@@ -316,7 +318,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         by_class = class_weight if isinstance(class_weight, str) or not classes else _weight_per_class(class_weight, classes)
         settings["class_weight"] = by_class if isinstance(by_class, str) else json.dumps({str(k): float(v) for k, v in by_class.items()})
     figures = _fit_figures.compared(request, settings, metric, functions, names, judge=judge, higher=higher, own_loss=callable(loss),
-                                    stoppings=stoppings, directory=os.fspath(output_dir))
+                                    stoppings=comparing, directory=os.fspath(output_dir))
     figures.apart, figures.only_traced = apart_of_rows, bool(path)
     figures.asked_of(request)
     if figures.names and (path or _several_targets.is_of_several(loss) or vw is not None or validation_data is None):
@@ -325,7 +327,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     if validation_data is not None:
         figures.take(lambda: predict(model, vx, device=device, precision=precision), vy, vw, "fit", loss)
     elif not path:
-        _need_no_evaluation(settings, metric, judge or stoppings)
+        _need_no_evaluation(settings, metric, judge or comparing)
     if isinstance(settings.get("lr"), (int, float)) and settings["lr"] < 0:  # the command's default is -1
         raise ValueError(f"fit: lr: expected a rate that is not negative, got {settings['lr']}")
     if not any(p.requires_grad for p in model.parameters()):
@@ -343,7 +345,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     rank = distributed.get_rank()  # the other ranks train alike, and say nothing
     figure = request.get("metric_name", settings.get("metric"))
     figure = None if figure in ("loss", "auto") else figure
-    sink = _Sink(model, [] if rank else [*callbacks, *stoppings], 0 if rank else verbose, figure, figures=figures,
+    sink = _Sink(model, [] if rank else [*callbacks, *comparing], 0 if rank else verbose, figure, figures=figures,
                  resumed=os.fspath(output_dir) if resume else None, tells=not rank)
     before = model.__dict__.get("_task")
     model.__dict__["_task"] = {**{k: request[k] for k in ("input", "dtype", "classes", "mean", "std")}, "loss": named_loss}
@@ -379,7 +381,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
             raise
         if path:  # the data says what the model is for
             model.__dict__["_task"] |= {k: result[k] for k in ("classes", "mean", "std", "images")}
-        _stopping.settle(stoppings, model, result)
+        _stopping.settle(comparing, model, result)
         sink.end(result)
     return sink.history
 

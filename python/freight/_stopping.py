@@ -1,44 +1,78 @@
-"""An EarlyStopping whose figure is not the one by which the trainer compares evaluations: it compares them by itself."""
+"""An EarlyStopping or a Checkpoint whose figure is not the one by which the trainer compares evaluations: it compares them itself."""
 import os
 
 from . import _array_api as xp
 from . import _core, distributed
-from ._callbacks import Callback
+from ._callbacks import Callback, Checkpoint
 
 
-class Stopping(Callback):
-    """Stops the run as `asked`, an EarlyStopping, says, by the figure `name` of an epoch. The weights of the best epoch are kept in
-    memory, and in a run directory as a file, from which a resumed run takes them."""
+class _Comparing(Callback):
+    """Compares epochs by the figure `name`, as the callback `asked` says."""
 
-    def __init__(self, asked, name, higher, directory):
+    def __init__(self, asked, name, higher):
         self.asked, self.name, self.sign = asked, name, 1 if higher else -1
-        self.path = os.path.join(directory, "early_stopping", f"{name}.safetensors") if directory else ""
-        self.best = self.improved = -float("inf")
-        self.best_epoch = self.stale = 0
-        self.weights, self.over = None, False
+        self.best, self.best_epoch = -float("inf"), 0
 
     def _count(self, epoch, value):
         """Whether the epoch is the best so far."""
-        score = self.sign * value
-        best = score > self.best
+        best = self.sign * value > self.best
         if best:
-            self.best, self.best_epoch = score, epoch
-        improved = score > self.improved + self.asked.min_delta
-        self.stale = 0 if improved else self.stale + 1
-        if improved:
-            self.improved = score
+            self.best, self.best_epoch = self.sign * value, epoch
         return best
 
     def _recall(self, history):
         for epoch, value in zip(history.epoch, history.history.get(self.name, ())):
             self._count(epoch, value)
 
+    def _is_best(self, epoch, logs):
+        """The same of the figures of an epoch; None where it has none, as it has not been evaluated."""
+        if self.name in logs:
+            return self._count(epoch, logs[self.name])
+        if "val_loss" not in logs:
+            return None
+        raise ValueError(f"{type(self.asked).__name__}: monitor: the run has no figure {self.name!r}; there are " +
+                         ", ".join(k for k in logs if k[:4] == "val_"))
+
+
+class Keeping(_Comparing):
+    """Keeps the model of the best epoch for a Checkpoint beside the first one, which is the trainer's."""
+
+    def __init__(self, asked, name, higher, directory):
+        super().__init__(asked, name, higher)
+        if asked.every:
+            raise ValueError(f"fit: Checkpoint: every: expected it for the Checkpoint without a monitor, or the first, whose directory {directory} is "
+                             f"the run's, got {asked.every}")
+        shared = os.path.realpath(asked.directory) == os.path.realpath(directory)
+        self.path = os.path.join(asked.directory, "best_" + name.removeprefix("val_") if shared else "best", "model.safetensors")
+
     def on_epoch_end(self, epoch, logs):
-        if self.name not in logs:
-            if "val_loss" not in logs:  # an epoch without an evaluation
-                return None
-            raise ValueError(f"EarlyStopping: monitor: the run has no figure {self.name!r}; there are " + ", ".join(k for k in logs if k[:4] == "val_"))
-        if self._count(epoch, logs[self.name]):
+        if self._is_best(epoch, logs):
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            self.model.save(self.path)
+
+
+class Stopping(_Comparing):
+    """Stops the run as an EarlyStopping says. The weights of the best epoch are kept in memory, and in a run directory as a file, from
+    which a resumed run takes them."""
+
+    def __init__(self, asked, name, higher, directory):
+        super().__init__(asked, name, higher)
+        self.path = os.path.join(directory, "early_stopping", f"{name}.safetensors") if directory else ""
+        self.improved, self.stale = -float("inf"), 0
+        self.weights, self.over = None, False
+
+    def _count(self, epoch, value):
+        improved = self.sign * value > self.improved + self.asked.min_delta
+        self.stale = 0 if improved else self.stale + 1
+        if improved:
+            self.improved = self.sign * value
+        return super()._count(epoch, value)
+
+    def on_epoch_end(self, epoch, logs):
+        best = self._is_best(epoch, logs)
+        if best is None:
+            return None
+        if best:
             self.weights = {name: variable.elements() for name, variable, _ in self.model._node().state()}
             if self.path:
                 self._store()
@@ -61,9 +95,15 @@ class Stopping(Callback):
                 variable.set(distributed.broadcast(variable.elements(), src=0))
 
 
-def settle(stoppings, model, result):
-    """Gives the module the best weights by the first of these that has stopped the run, else by the first, and says so in the result
-    of the run. All ranks call it; rank 0 alone has compared."""
+def of(asked, name, higher, directory):
+    """What compares epochs for a callback, by a figure of its own."""
+    return (Keeping if isinstance(asked, Checkpoint) else Stopping)(asked, name, higher, directory)
+
+
+def settle(comparing, model, result):
+    """Gives the module the best weights by the first Stopping among these that has stopped the run, else by the first, and says so in
+    the result of the run. All ranks call it; rank 0 alone has compared."""
+    stoppings = [c for c in comparing if isinstance(c, Stopping)]
     if not stoppings:
         return
     decided = next((s for s in stoppings if s.over), stoppings[0])

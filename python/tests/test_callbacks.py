@@ -177,8 +177,6 @@ BAD = [
     ({"monitor": "val_macrof1"}, {}, "there is no figure 'val_macrof1': use 'val_macro_f1'"),
     ({"monitor": "val_rmse"}, {}, "^metric: rmse is for values"),
     ({}, {"metric": "acc"}, "fit: metric: there is no figure 'acc': use 'accuracy'"),
-    ({"monitor": "val_loss"}, {"callbacks": [callbacks.Checkpoint("elsewhere", monitor="val_accuracy")]},
-     "Checkpoint monitors val_accuracy, and Checkpoint monitors val_loss: expected one figure"),
     ({"monitor": "val_loss"}, {"callbacks": [callbacks.EarlyStopping("val_accuracy")], "model_ema": 0.9}, "fit: model_ema: expected one figure"),
     ({"monitor": "val_loss"}, {"validation_data": None}, "fit: monitor compares evaluations: expected validation_data"),
 ]
@@ -204,3 +202,39 @@ def test_probabilities_and_deviations_are_checked():
     with pytest.raises(ValueError, match="normal: std: expected a number that is not negative, got -1"):
         fr.random.normal((2,), 0, -1)
     assert fr.jit(lambda p: fr.random.choice(3, (5,), p=p))(fr.asarray([0.2, 0.3, 0.5])).shape == (5,)
+
+
+@pytest.mark.parametrize("places", ["same", "apart", "apart from output_dir"])
+def test_two_checkpoints_keep_the_best_by_two_figures(tmp_path, places):
+    """The run is that of the first alone; each file has the weights of its best epoch, also of a resumed run."""
+    run, other = tmp_path / "run", tmp_path / ("run" if places == "same" else "other")
+    first = [] if "output_dir" in places else [callbacks.Checkpoint(run, monitor="val_loss")]
+    heard = [*first, callbacks.Checkpoint(other, monitor="val_accuracy", keep=1), callbacks.Checkpoint(tmp_path / "third", monitor="val_macro_f1")]
+    settings = {**NOISY, "epochs": 12, "lr": 0.4}
+    if "output_dir" in places:
+        settings["output_dir"] = run
+    net, plain = t.made(), t.made()
+    t.fit(net, callbacks=heard, **{**settings, "epochs": 5})
+    history = t.fit(net, callbacks=heard, output_dir=run, resume=True, **{k: v for k, v in settings.items() if k != "output_dir"})
+    t.fit(plain, **{**settings, "output_dir": tmp_path / "plain", "callbacks": [callbacks.Checkpoint(tmp_path / "plain", monitor="val_loss")] if first else []})
+    assert t.weights(net) == t.weights(plain)
+    paths = {"val_accuracy": other / ("best_accuracy" if places == "same" else "best"), "val_macro_f1": tmp_path / "third/best"}
+    if first:
+        paths["val_loss"] = run / "best"
+    for name, path in paths.items():
+        values = [-v if name == "val_loss" else v for v in history.history[name]]
+        until = t.made()
+        t.fit(until, **{**settings, "output_dir": tmp_path / f"until {name}", "epochs": values.index(max(values)) + 1})
+        assert t.weights(fr.load(path / "model.safetensors")) == t.weights(until), name
+    assert len(set(map(str, paths.values()))) == len(paths)
+
+
+def test_a_second_checkpoint_keeps_the_best_alone(tmp_path):
+    two = [callbacks.Checkpoint(tmp_path / "a", every=5), callbacks.Checkpoint(tmp_path / "b", monitor="val_loss")]
+    history = t.fit(t.made(), callbacks=two, **NOISY)
+    assert sorted(p.name for p in (tmp_path / "b").iterdir()) == ["best"] and history.output_dir == str(tmp_path / "a")
+    with pytest.raises(ValueError, match="Checkpoint: every: expected it for the Checkpoint without a monitor, or the first"):
+        t.fit(t.made(), callbacks=[callbacks.Checkpoint(tmp_path / "c", monitor="val_loss"), callbacks.Checkpoint(tmp_path / "d", every=9, monitor="val_accuracy")],
+              **NOISY)
+    with pytest.raises(ValueError, match="Checkpoint and output_dir name two run directories"):
+        t.fit(t.made(), callbacks=[callbacks.Checkpoint(tmp_path / "e"), callbacks.Checkpoint(tmp_path / "f")], **NOISY)
