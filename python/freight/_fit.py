@@ -10,7 +10,7 @@ import weakref
 
 from . import _array_api as xp
 from . import (
-    _core, _devices, _display, _fit_figures, _fit_folder, _fit_settings, _functions, _hints, _lazy, _outputs, _rows, _several, _several_targets, _stopping, _termination,
+    _attributes, _core, _devices, _display, _fit_figures, _fit_folder, _fit_settings, _functions, _hints, _lazy, _outputs, _rows, _several, _several_targets, _stopping, _termination,
     distributed)
 from ._callbacks import Callback, checked, figure_of, hears_steps, judged_by, known_metric, settings_of
 from ._containers import wrapped
@@ -486,10 +486,9 @@ def predict(model, x, *, batch_size=256, device="auto", precision="fp32"):
     _lazy.settle(model, x)
     if precision not in _COMPUTE:
         raise ValueError(f"predict: precision: expected one of {', '.join(_COMPUTE)}, got {precision!r}")
-    identity, kept = model.__dict__.get("_compiled", (0, {}))
-    if identity != model._node().identity:  # a part was replaced
-        kept = {}
-        model.__dict__["_compiled"] = (model._node().identity, kept)
+    identity, kept, attributes = model.__dict__.get("_compiled", (0, {}, None))
+    if identity != model._node().identity or attributes != _attributes.of(model):  # a part was replaced, or what forward reads
+        identity, kept = model._node().identity, {}
     if device not in kept:
         weak = weakref.ref(model)  # the compiled function must not keep its own module
         kept[device] = jit(lambda x: weak()(x), device="" if device == "auto" else device)
@@ -506,6 +505,7 @@ def predict(model, x, *, batch_size=256, device="auto", precision="fp32"):
     finally:
         for node, training in modes:  # outer ones first
             node.training = training
+    model.__dict__["_compiled"] = identity, kept, _attributes.of(model)  # as they are behind a trace, which may set some
     arrays = [_leaves_of(r) for r in results]
     joined = [_joined(parts, x.shape[0]) for parts in zip(*arrays)]
     return _unflatten(_flatten(results[0], []), iter(joined))

@@ -7,7 +7,7 @@ import itertools
 import threading
 
 from . import _array_api as xp
-from . import _core
+from . import _attributes, _core
 from ._array_api import asarray
 from ._core import Array
 
@@ -97,6 +97,15 @@ class _Traced:
         return results[0] if output is Array else _unflatten(output, iter(results))
 
 
+def _modules_in(structure):
+    """The modules among arguments."""
+    if structure is Array:
+        return []
+    if len(structure) == 3:
+        return [structure[1]] if hasattr(structure[1], "_trained_values") else []
+    return [m for part in structure[1] for m in _modules_in(part[1] if structure[0] is dict else part)]
+
+
 class _Entry:
     """What is compiled for one structure of arguments and one type of arithmetic. The traced function must not lead back
     here: the garbage collector does not see what the compiled one holds."""
@@ -105,6 +114,15 @@ class _Entry:
         self.structure, self.compute = structure, compute
         self.traced = _Traced(function, structure)
         self.compiled = _core.Compiled(self.traced, device, deterministic, compute)
+        self.modules, self.attributes = _modules_in(structure), None
+
+    def read(self):
+        """To be called after a trace, which has read attributes of modules, and may have set some."""
+        self.attributes = [_attributes.of(m) for m in self.modules]
+
+    def is_stale(self):
+        """Whether attributes of modules have changed since the trace."""
+        return bool(self.modules) and self.attributes is not None and self.attributes != [_attributes.of(m) for m in self.modules]
 
 
 class Jit:
@@ -121,7 +139,8 @@ class Jit:
 
     def _prepared(self, arguments, keywords):
         leaves, last = [], self._last
-        if last is not None and last.compute is _state.compute and _core.collect(last.structure, (arguments, keywords), leaves):
+        if (last is not None and last.compute is _state.compute and _core.collect(last.structure, (arguments, keywords), leaves)
+                and not last.is_stale()):
             return last, leaves
         leaves = []
         structure = _flatten(_as_leaves((arguments, keywords)), leaves)
@@ -130,9 +149,12 @@ class Jit:
             entry = self._entries.get((structure, compute))
         except TypeError as error:
             raise TypeError(f"jit: arguments must be arrays, numbers, strings, or tuples, lists and dicts of these: {error}") from None
-        if entry is None:
+        if entry is None or entry.is_stale():
+            stale = entry is not None
             entry = _Entry(self._function, structure, self._device, self._deterministic, compute)
-            if self._entries:
+            if stale:
+                self.recompilations.append("other attributes of a module")
+            elif self._entries:
                 self.recompilations.append("other structure, other values that are not arrays, or another autocast")
                 if len(self._entries) == _MOST_ENTRIES:
                     del self._entries[next(iter(self._entries))]
@@ -147,6 +169,8 @@ class Jit:
         traced = entry.traced
         before = traced.count
         results = entry.compiled.call(leaves)
+        if traced.count != before:
+            entry.read()
         if traced.count != before and before:
             types = ", ".join(f"{x.dtype}{list(x.shape)}" for x in leaves)
             self.recompilations.append(f"other shapes or element types: {types}")
@@ -155,7 +179,9 @@ class Jit:
     def plan(self, *arguments, **keywords):
         """What a call would do: memory, work and kernels. Nothing is run."""
         entry, leaves = self._prepared(arguments, keywords)
-        return Plan(entry.compiled.plan(leaves))
+        plan = Plan(entry.compiled.plan(leaves))
+        entry.read()
+        return plan
 
     def __get__(self, instance, owner=None):
         return self if instance is None else functools.partial(self, instance)

@@ -1,0 +1,83 @@
+"""Attributes of modules that forward reads: what keeps a trace follows their changes."""
+import dataclasses
+import types
+
+import numpy as np
+import pytest
+
+import freight as fr
+from freight import nn
+
+
+TRACES = []
+
+
+@dataclasses.dataclass
+class Options:
+    power: float = 1.0
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.inner = nn.Linear(4, 2), Inner()
+        self.temperature, self.shift, self.of_numpy, self.heads = 1.0, fr.zeros(2), np.zeros(2), [1.0, 2.0]
+        self._by_name, self.options, self.space, self.activation = {"a": (1.0,)}, Options(), types.SimpleNamespace(x=0.0), fr.tanh
+        self.large = fr.zeros((600, 600))
+        self.mask = None
+
+    def forward(self, x):
+        TRACES.append(1)  # and once per call of the module itself
+        if self.mask is None:
+            self.mask = fr.ones(2)
+        y = self.activation(self.inner(self.fc(x)) ** self.options.power / self.temperature * self.heads[0] * self._by_name["a"][0])
+        return (y + self.shift * 2 + fr.astype(fr.asarray(self.of_numpy), fr.float32) + self.space.x + self.large[0, :2]) * self.mask
+
+
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.offset = 1.0
+
+    def forward(self, x):
+        return fr.abs(x) + self.offset
+
+
+def replace_large(net):
+    net.large = net.large + 1
+
+
+CHANGES = {
+    "number": lambda n: setattr(n, "temperature", 4.0), "array": lambda n: setattr(n, "shift", fr.asarray([5.0, 0.0])),
+    "array in place": lambda n: n.shift.__setitem__(0, 3.0), "NumPy": lambda n: setattr(n, "of_numpy", np.array([5.0, 0.0])),
+    "NumPy in place": lambda n: n.of_numpy.__setitem__(0, 5.0), "list": lambda n: n.heads.__setitem__(0, 9.0),
+    "dict": lambda n: n._by_name.update(a=(3.0,)), "dataclass": lambda n: setattr(n.options, "power", 2.0),
+    "namespace": lambda n: setattr(n.space, "x", 7.0), "function": lambda n: setattr(n, "activation", fr.exp),
+    "module below": lambda n: setattr(n.inner, "offset", 3.0), "large array": replace_large,
+}
+X = np.random.default_rng(0).normal(size=(8, 4)).astype("f4")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("how", ["predict", "predict after fit", "jit", "jit in a list"])
+def test_a_change_of_an_attribute_is_seen(change, how):
+    net = Scaled()
+    if how == "predict after fit":
+        net.fit(X, np.arange(8) % 2, epochs=1, verbose=0)
+    compiled = fr.jit(lambda parts, x: parts[0](x)) if "list" in how else fr.jit(lambda net, x: net(x))
+    call = {"jit": lambda: compiled(net, fr.asarray(X)), "jit in a list": lambda: compiled([net], fr.asarray(X))}.get(how, lambda: net.predict(X))
+    before = call().numpy()
+    net.eval()
+    np.testing.assert_allclose(before, net(X).numpy(), rtol=1e-5, atol=1e-6)
+    calls = len(TRACES)
+    assert call().shape == call().shape == before.shape
+    assert len(TRACES) == calls  # nothing has changed, and nothing is traced
+    CHANGES[change](net)
+    expected = net(X).numpy()
+    assert np.abs(expected - before).max() > 1e-2
+    np.testing.assert_allclose(call().numpy(), expected, rtol=1e-5, atol=1e-6)
+    calls = len(TRACES)
+    call()
+    assert len(TRACES) == calls
+    if "jit" in how:
+        assert compiled.recompilations == ["other attributes of a module"]
