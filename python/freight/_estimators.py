@@ -260,7 +260,7 @@ class _Estimator(BaseEstimator):
         scratch = tempfile.mkdtemp(prefix="freight-fit-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         try:
             self.model_bytes_, self.notes_, self.n_iter_ = _core.fit_table(
-                self._model_name(), table, added["target"], settings, os.path.join(scratch, "run"))
+                self._model_name(), table, added["target"], settings, os.path.join(scratch, "run"), self._names_of_places())
         except Exception as error:
             _hints.keywords_for_flags(error, {flag: name for name, flag in FLAGS.items()})
             raise
@@ -299,6 +299,10 @@ class _Estimator(BaseEstimator):
 
     def _take_classes(self, names):
         """Names the classes of a model from a file."""
+
+    def _names_of_places(self):
+        """The names of classes, where the table has their places."""
+        return []
 
     def __getstate__(self):
         state = super().__getstate__()
@@ -386,16 +390,16 @@ class FreightClassifier(ClassifierMixin, _Estimator):
         return len(self.classes_)
 
     def _encoded(self, y, weights, settings):
-        """The labels for the learner: themselves where a CSV file has them as they are, else their numbers."""
+        """The labels for the learner: themselves where a CSV file has them as they are, else their places in classes_."""
         codes = self._codes(y, weights)
         if self.classes_.dtype.kind in "iuf":
-            self._texts = None
+            self._texts = self._words = None
         else:
-            words = [str(c) for c in self.classes_]
-            plain = len(set(words)) == len(words) and all(map(_core.is_plain_word, words))
-            self._texts = words if plain else [str(k) for k in range(len(words))]
+            words, places = [str(c) for c in self.classes_], [str(k) for k in range(len(self.classes_))]
+            self._texts = words if len(set(words)) == len(words) and all(words) else places
+            self._words = self._texts if all(map(_core.is_plain_word, self._texts)) else places
         if isinstance(settings.get("--class-weight"), dict):
-            names = [str(c) for c in self.classes_] if self._texts is None else self._texts
+            names = [str(c) for c in self.classes_] if self._texts is None else self._words
             settings["--class-weight"] = json.dumps({n: float(self.class_weight.get(c, 1)) for n, c in zip(names, self.classes_.tolist())})
         return y.astype("float64") if self._texts is None else codes
 
@@ -409,6 +413,8 @@ class FreightClassifier(ClassifierMixin, _Estimator):
         if self._is_network() and not names:
             raise ValueError("FreightClassifier.load: the network has no names of classes: assign module.classes, and save it again")
         try:
+            if any(n[:1] == "0" and n[1:2].isdigit() for n in names):
+                raise ValueError("007 is no number")
             numbers = numpy.array([float(n) for n in names])
         except ValueError:
             self._texts = list(names) if self._is_network() else sorted(names)
@@ -427,7 +433,10 @@ class FreightClassifier(ClassifierMixin, _Estimator):
         if self._texts is None:
             table.add_numbers(name, y)
         else:
-            table.add_codes(name, y.astype("int64"), self._texts)
+            table.add_codes(name, y.astype("int64"), self._words)
+
+    def _names_of_places(self):
+        return self._texts if self._words != self._texts else []
 
     def _load(self):
         super()._load()

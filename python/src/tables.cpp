@@ -165,10 +165,11 @@ class Watch : public train::Observer {
   std::optional<nb::python_error> error_;
 };
 
-// Fits a model to a table. `settings` are values by flag. The run writes to `folder`. Returns the bytes of the saved
-// model, what a user should know of the data, and the rounds.
+// Fits a model to a table. `settings` are values by flag. The run writes to `folder`. With `names` the classes of the
+// target are places in these, and get them. Returns the bytes of the saved model, what a user should know of the data,
+// and the rounds.
 nb::tuple fit(const std::string& model, const Table& table, const std::string& target, const nb::dict& settings,
-              const std::string& folder) {
+              const std::string& folder, const std::vector<std::string>& names) {
   tables::register_learners();
   data::TableSet set;
   set.train.cells = [&table](const data::CellsAsked& asked) {
@@ -206,6 +207,11 @@ nb::tuple fit(const std::string& model, const Table& table, const std::string& t
     }
   }
   watch.raise_error();
+  if (!names.empty()) {
+    store::Bundle bundle = store::load_bundle(result.model_path);
+    for (std::string& c : bundle.classes) c = names.at(std::stoul(c));
+    store::save_bundle(result.model_path, bundle);
+  }
   const auto bytes = io::read_file(result.model_path);
   return nb::make_tuple(nb::bytes(bytes.data(), bytes.size()), watch.notes, result.steps);
 }

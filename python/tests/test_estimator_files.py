@@ -1,5 +1,6 @@
 """Estimators of model files, decision_function, and tables of very few rows."""
 import csv
+import pickle
 
 import numpy as np
 import pytest
@@ -127,3 +128,25 @@ def test_a_target_of_one_value_is_learned_with_a_warning(model, weights):
     with pytest.warns(UserWarning, match=r"y has one value, .*2\.5.*, in all rows: the model predicts it"):
         fitted = FreightRegressor(model, random_state=0).fit(X, y, sample_weight=weights)
     np.testing.assert_allclose(fitted.predict(X), 2.5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("words", [["1", "2", "3"], ["10", "9"], ["007", "3"], ["1.0", "2.0"], [" a", "b "], ["NA", "yes"], ["-1", "x"],
+                                   [str(k) for k in range(12)]], ids=str)
+@pytest.mark.parametrize("model", ["linear", "gbdt", "mlp"])
+def test_classes_that_are_no_plain_words_are_in_the_file(tmp_path, model, words):
+    """Their places in classes_ were there, which other programs then predicted."""
+    y = np.array(words)[np.arange(240) % len(words)]
+    x = np.c_[np.arange(240) % len(words), np.zeros(240)].astype("f8")
+    weights = {"class_weight": {words[0]: 3.0}} if model == "gbdt" else {}
+    fitted = FreightClassifier(model, random_state=0, **weights, **({"rounds": 60, "val_split": 0.0} if model == "gbdt" else {})).fit(x, y)
+    found = fitted.predict(x)
+    assert fitted.classes_.tolist() == sorted(words) and (found == y).mean() > (0.9 if model != "linear" or len(words) < 4 else 0.3)
+    fitted.save(tmp_path / "model.safetensors")
+    loaded = FreightClassifier.load(tmp_path / "model.safetensors")
+    same = loaded.predict(x)
+    assert same.tolist() == (found.tolist() if same.dtype.kind == "U" else found.astype("f8").tolist())
+    assert np.array_equal(np.sort(loaded.predict_proba(x), axis=1), np.sort(fitted.predict_proba(x), axis=1))
+    assert pickle.loads(pickle.dumps(fitted)).predict(x).tolist() == found.tolist()
+    np.savetxt(tmp_path / "x.csv", x[:12], delimiter=",", header="x0,x1", comments="")
+    rows = fr.predict(tmp_path / "model.safetensors", tmp_path / "x.csv", progress=False)
+    assert [row["class"] for row in rows] == found[:12].tolist()
