@@ -123,6 +123,8 @@ class _Estimator(BaseEstimator):
         x, y = self._arrays(X, y, reset=True)
         weights = None if sample_weight is None else _need_weights(sample_weight, y)
         settings = self._settings()
+        if isinstance(self.threshold, str):
+            raise ValueError(f"threshold: expected a number for a network, which keeps none that is chosen, got {self.threshold!r}")
         if settings.get("--class-weight") is not None:
             by_class = compute_sample_weight(settings.pop("--class-weight"), y)
             weights = by_class if weights is None else weights * by_class
@@ -189,16 +191,14 @@ class _Estimator(BaseEstimator):
     def load(cls, path):
         """The estimator of a model that save, `freight train` on a table, or Module.save has written; it predicts frames with the columns
         of the table by their names, and arrays where these are x0, x1, ... Classes are numbers where all of their names are."""
-        try:
-            with open(path, "rb") as file:
-                content = file.read()
-            found = _core.TableModel(content)
-        except ValueError as error:
-            if "is a network" not in str(error):
-                raise
+        with open(path, "rb") as file:
+            content = file.read()
+        found = _core.TableModel(content)
+        if found.is_network:
             module = _fit.load(path)
-            self = cls(module)
-            self.module_, names, regresses = module, module.classes, module._task["loss"] in ("mse", "mae", "huber")
+            own = module._task.get("estimator") or {"classes": ["0", "1"] if module._task["loss"] == "multilabel" and len(module.classes) == 1 else module.classes}
+            self = cls(module, threshold=own.get("threshold"))
+            self.module_, names, regresses = module, own["classes"], module._task["loss"] in ("mse", "mae", "huber")
         else:
             self = cls("linear" if found.learner == "logistic" else found.learner)
             self.model_bytes_, self.notes_, names, regresses = content, [], found.classes, not found.classes
@@ -360,8 +360,10 @@ class _Estimator(BaseEstimator):
         check_is_fitted(self)
         if self._is_network():
             task = self.module_.__dict__.get("_task")
-            if task and not task["classes"] and task["loss"] == "cross_entropy":  # an output per class
-                self.module_.classes = [str(c) for c in self.classes_]
+            if task and not self._regression:  # an output per class, or one for the second
+                names = [str(c) for c in self.classes_]
+                self.module_.classes = names[-1:] if task["loss"] == "multilabel" else names
+                task["estimator"] = {"classes": names, "threshold": self.threshold}
             self.module_.save(path)
             return
         with open(f"{path}.new", "wb") as file:
@@ -494,8 +496,9 @@ class FreightClassifier(ClassifierMixin, _Estimator):
     def predict(self, X):
         """The most probable class of each row; of two classes the second where it is above the threshold."""
         found = self.predict_proba(X)
-        if not self._is_network() and self._model.threshold is not None:
-            return self.classes_[(found[:, 1].astype("float64") > self._model.threshold).astype(int)]
+        threshold = self.threshold if self._is_network() else self._model.threshold
+        if threshold is not None and len(self.classes_) == 2:
+            return self.classes_[(found[:, 1].astype("float64") > threshold).astype(int)]
         return self.classes_[found.argmax(axis=1)]
 
 

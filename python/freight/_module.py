@@ -497,6 +497,8 @@ class Layer(Module):
         return super().__getattr__(name)
 
     def __setattr__(self, name, value):
+        if name == "classes" and "_task" in self.__dict__:
+            return super().__setattr__(name, value)
         for path, variable, trained in self._node().state() if name[:1] != "_" else ():
             if path == name:
                 if tied(variable, value):

@@ -193,7 +193,8 @@ def noted(notes):
 
 
 def with_notes(module, path):
-    """The module from the file as its notes say: with names of its results, of several inputs, and with a loss of its program."""
+    """The module from the file as its notes say: with names of its results, of several inputs, with a loss of its program, and what an
+    estimator knows besides."""
     notes = {k: _decoded(v) for k, v in json.loads(_text_in(path, NOTES) or "{}").items()}
     if "outputs" in notes:
         task, module = vars(module)["_task"], NamedOutputs(module, notes["outputs"]).eval()
@@ -202,6 +203,8 @@ def with_notes(module, path):
         task, module = vars(module).pop("_task"), _several.Stored(module, notes["inputs"])
         vars(_several.joined_of(module, notes["inputs"]))["_task"] = task
         module.eval()
+    if "estimator" in notes:
+        vars(module)["_task"]["estimator"] = notes["estimator"]
     if notes.get("own_loss"):
         (_several.layout_of(module)[0] or module).__dict__["_task"]["own_loss"] = True
     return module

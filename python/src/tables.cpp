@@ -219,14 +219,13 @@ nb::tuple fit(const std::string& model, const Table& table, const std::string& t
 // Categories that a column may have, by its name.
 using Declared = std::map<std::string, std::vector<std::string>>;
 
-// A saved model.
+// A saved model of a table; of a network nothing but that it is one.
 class TableModel {
  public:
   explicit TableModel(const nb::bytes& bytes) {
     tables::register_learners();
     const io::ByteView view(static_cast<const uint8_t*>(bytes.data()), bytes.size());
     bundle_ = store::from_file(io::parse_safetensors(view, "the model"), "the model");
-    if (bundle_.net()) raise<ValueError>("the model is a network, expected a model of a table");
   }
 
   const store::Bundle& bundle() const { return bundle_; }
@@ -415,6 +414,7 @@ void bind_tables(nb::module_& m) {
       .def("unknown", &TableModel::unknown)
       .def("importance", &TableModel::importance)
       .def("linear", &TableModel::linear)
+      .def_prop_ro("is_network", [](const TableModel& t) { return t.bundle().net(); })
       .def_prop_ro("sources", &TableModel::sources)
       .def_prop_ro("classes", [](const TableModel& t) { return t.bundle().classes; })
       .def_prop_ro("learner", [](const TableModel& t) { return t.bundle().learner; })

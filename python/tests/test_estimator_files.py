@@ -150,3 +150,35 @@ def test_classes_that_are_no_plain_words_are_in_the_file(tmp_path, model, words)
     np.savetxt(tmp_path / "x.csv", x[:12], delimiter=",", header="x0,x1", comments="")
     rows = fr.predict(tmp_path / "model.safetensors", tmp_path / "x.csv", progress=False)
     assert [row["class"] for row in rows] == found[:12].tolist()
+
+
+def one_output(n_features):
+    return nn.Linear(n_features, 1)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], ["a", "b"], [4, 9], [False, True], ["1", "2"]], ids=str)
+@pytest.mark.parametrize("model", [network, one_output])
+def test_networks_of_two_classes_follow_the_threshold_also_from_a_file(tmp_path, model, labels):
+    y = np.array(labels)[TWO]
+    for threshold in (None, 0.2, 0.8):
+        fitted = FreightClassifier(model, threshold=threshold, random_state=0, epochs=5, lr=0.1).fit(X.astype("f4"), y)
+        p = fitted.predict_proba(X)
+        found = fitted.predict(X)
+        assert found.tolist() == np.array(labels)[(p[:, 1] > (threshold or 0.5)).astype(int)].tolist()
+        fitted.save(tmp_path / "model.safetensors")
+        loaded = FreightClassifier.load(tmp_path / "model.safetensors")
+        assert [str(c) for c in loaded.classes_] == [str(c) for c in labels] and loaded.threshold == threshold
+        np.testing.assert_allclose(loaded.predict_proba(X), p, rtol=1e-6)
+        assert [str(v) for v in loaded.predict(X)] == [str(v) for v in found]
+        assert fr.load(tmp_path / "model.safetensors").classes == [str(c) for c in (labels if model is network else labels[1:])]
+    with pytest.raises(ValueError, match="threshold: expected a number for a network, which keeps none that is chosen, got 'recall=0.9'"):
+        FreightClassifier(model, threshold="recall=0.9").fit(X.astype("f4"), y)
+
+
+def test_a_module_with_one_output_becomes_a_classifier_of_0_and_1(tmp_path):
+    net = nn.Linear(4, 1)
+    net.fit(X.astype("f4"), TWO[:, None].astype(bool), epochs=3, verbose=0)
+    net.save(tmp_path / "net.safetensors")
+    loaded = FreightClassifier.load(tmp_path / "net.safetensors")
+    assert loaded.classes_.tolist() == [0, 1]
+    assert loaded.predict(X).tolist() == (net.predict(X.astype("f4")).numpy()[:, 0] > 0).astype(int).tolist()
