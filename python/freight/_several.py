@@ -53,8 +53,20 @@ def layout_of(model):
     _, whole = _made.get(model, (None, None))
     if whole is None:
         return None, None
-    names = [name for name, _, _ in model._layout] if isinstance(model, Stored) else list(inspect.signature(model.forward).parameters)
+    names = _names_of_inputs(model)
     return whole, tuple((name if isinstance(name, str) else names[name], shape, dtype) for name, shape, dtype in whole._layout)
+
+
+def _names_of_inputs(model):
+    return [name for name, _, _ in model._layout] if isinstance(model, Stored) else list(inspect.signature(model.forward).parameters)
+
+
+def _in_order(model, x):
+    """Inputs by name in the order of forward's parameters, which a file and tuples have."""
+    if not isinstance(x, dict):
+        return x
+    places = {name: place for place, name in enumerate(_names_of_inputs(model))}
+    return {name: x[name] for name in sorted(x, key=lambda name: places.get(name, len(places)))}
 
 
 def original(model):
@@ -108,7 +120,7 @@ def joined_of(model, layout):
 
 
 def _joined(model, x, what):
-    rows, layout = _rows.of(x, what, pixels=True)
+    rows, layout = _rows.of(_in_order(model, x), what, pixels=True)
     return joined_of(model, layout), rows
 
 
@@ -143,7 +155,7 @@ def _of_batches(model, loader, what):
 
     def rows_of(batch):
         x, *others = _fit_data._with_weights(batch, f"{what}: a batch of x")
-        rows, layout = _rows.of(x, f"{what}: a batch of x", pixels=True)
+        rows, layout = _rows.of(_in_order(model, x), f"{what}: a batch of x", pixels=True)
         if layout != whole._layout:
             raise ValueError(f"{what}: a batch of x: expected inputs {_rows.named(whole._layout)} as in the first batch, got {_rows.named(layout)}")
         return rows, *others
@@ -205,6 +217,8 @@ def accepted_with_targets(function):
         if targets.layout is not None or (y is None and _fit_data._is_loader(x)):
             if targets.layout is not None:
                 _several_targets.need_loss(loss, name)
+                if isinstance(metrics, (list, tuple)) and "accuracy" in metrics:
+                    raise ValueError(f"{name}: metrics: accuracy is for one target, got several: expected a function of (outputs, targets)")
             several = isinstance(loss, (dict, list, tuple))
             if loss_weights is not None and not several:
                 raise TypeError(f"{name}: loss_weights is for a loss per target, (\"cross_entropy\", \"mse\") or a dict: got loss={loss!r}")

@@ -207,3 +207,37 @@ def test_several_targets_without_a_loss_function_or_of_other_shapes_are_refused(
             Heads().fit(X, given, loss=loss, verbose=0)
     with pytest.raises(ValueError, match=r"fit: validation_data: y: expected targets value float32\[2\], kind int64\[\], got value float32\[2\]"):
         Heads().fit(X, y, loss=loss, validation_data=(X, {"value": VALUES}), verbose=0)
+
+
+class Difference(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(fr.ones(1))
+
+    def forward(self, price, cost):
+        return (price - 3 * cost) * self.scale
+
+
+def test_inputs_by_name_are_in_the_order_of_forward_whatever_that_of_the_dict(tmp_path):
+    """A file takes tuples, which were read in the order of the last dict."""
+    price, cost = np.arange(20.0, dtype="f4")[:, None], np.arange(20.0, 40.0, dtype="f4")[:, None]
+    y, expected = price - cost, price - 3 * cost
+    given = {"cost": cost, "price": price}
+    for data, last in ((given, None), ((price, cost), given), ([(given, y), ({"price": price, "cost": cost}, y)], None)):
+        net = Difference()
+        net.fit(data, **({"y": y} if not isinstance(data, list) else {}), epochs=1, lr=0.0, verbose=0,
+                validation_data=((price, cost) if isinstance(data, tuple) else {"price": price, "cost": cost}, y))
+        if last is not None:
+            net.predict(last)
+        net.save(tmp_path / "net.safetensors")
+        for made in (net, fr.load(tmp_path / "net.safetensors")):
+            for x in ((price, cost), given, {"price": price, "cost": cost}):
+                np.testing.assert_allclose(made.predict(x), expected, rtol=1e-6)
+            assert made.evaluate((price, cost), y)["loss"] == pytest.approx(np.mean((expected - y) ** 2), rel=1e-5)
+        np.testing.assert_allclose(fr.load(tmp_path / "net.safetensors")(price, cost), expected, rtol=1e-6)
+
+
+def test_the_accuracy_of_several_targets_is_refused():
+    y = {"value": VALUES, "kind": KINDS}
+    with pytest.raises(ValueError, match="fit: metrics: accuracy is for one target, got several: expected a function of"):
+        trained(Heads, X, y, loss={"value": "mse", "kind": "cross_entropy"}, metrics=["accuracy"])
