@@ -15,7 +15,7 @@ from . import (
 from ._callbacks import Callback, checked, figure_of, hears_steps, judged_by, known_metric, settings_of
 from ._containers import wrapped
 from ._fit_data import (
-    _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _need_as_many, _need_classes, _need_samples, _pair, _targets, _warn_of_targets, _with_weights)
+    _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _kind_of_pixels, _need_as_many, _need_classes, _need_samples, _pair, _targets, _warn_of_targets, _with_weights)
 from ._fit_losses import (
     _name_for_targets, _name_of, _one_metric, _per_sample, _request, _scaled, _weight_per_class, _weight_per_sample, _weighted, _weights)
 from ._optim import Optimizer
@@ -349,8 +349,9 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
                  resumed=os.fspath(output_dir) if resume else None, tells=not rank)
     before = model.__dict__.get("_task")
     model.__dict__["_task"] = {**{k: request[k] for k in ("input", "dtype", "classes", "mean", "std")}, "loss": named_loss}
-    if before and "images" in before:
-        model.__dict__["_task"]["images"] = before["images"]
+    images = (before or {}).get("images") or (None if path else _kind_of_pixels(x))
+    if images:
+        model.__dict__["_task"]["images"] = images
     if labels:
         model.__dict__["_task"]["loss"] = "multilabel"
     elif not callable(loss) and loss == "bce" and y.ndim > 2:

@@ -12,6 +12,21 @@ def _as_floats(x):
     return xp.astype(x, xp.float32) / 255 if x.dtype == xp.uint8 else x
 
 
+_SCALED, _PLAIN = 2, 3  # data::Values: what a range of numbers says of pixels of files, and what files are no samples of
+
+
+def _kind_of_pixels(x):
+    """Of floats (N, C, H, W) what the command makes of the pixels of files, which are numbers from 0 to 1 unless this says else: with 0
+    to 255 as they are, and where numbers are below or above nothing. None for other arrays."""
+    if x.dtype != xp.float32 or x.ndim != 4 or x.shape[0] == 0:
+        return None
+    low, high = float(xp.min(x)), float(xp.max(x))
+    if 0 <= low and high <= 1 or not low <= high:
+        return None
+    values, extremes = (_SCALED, (0.0, 255.0)) if 0 <= low and high <= 255 else (_PLAIN, (low, high))
+    return {"resize": 0, "orientation": 0, "layout": 0, "values": values, "range": extremes}
+
+
 def _inputs(x, what):
     """(array on the host, whether its type needs feeds)."""
     if isinstance(x, dict):

@@ -202,3 +202,37 @@ def test_a_mask_of_infinities_is_trained_with_stored_and_resumed(tmp_path):
         net.save(tmp_path / "broken.safetensors")
         with pytest.raises(RuntimeError, match="tensor mask holds"):
             Masked().load_weights(tmp_path / "broken.safetensors")
+
+
+def png(pixels):
+    """A PNG file of gray pixels u8 (H, W)."""
+    import struct
+    import zlib
+
+    def chunk(kind, content):
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", *pixels.shape[::-1], 8, 0, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) +
+            chunk(b"IEND", b""))
+
+
+@pytest.mark.parametrize("kind", ["u8", "0 to 1", "0 to 255", "standardized", "above"])
+def test_the_command_reads_pixels_of_files_as_fit_had_them(tmp_path, kind):
+    """Or refuses them: it read those of files as 0 to 1 whatever the network was trained on."""
+    rng = np.random.default_rng(0)
+    pixels, y = rng.integers(0, 256, (60, 1, 6, 6), dtype="u1"), rng.integers(0, 3, 60)
+    given = {"u8": pixels, "0 to 1": pixels / 255, "0 to 255": pixels.astype("f4"), "standardized": pixels / 127.5 - 1, "above": pixels * 2.0}[kind]
+    fr.random.seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(36, 3))
+    net.fit(given, y, epochs=1, lr=1e-3, verbose=0)
+    net.save(tmp_path / "net.safetensors")
+    (tmp_path / "image.png").write_bytes(png(pixels[0, 0]))
+    if kind in ("standardized", "above"):
+        with pytest.raises(fr.CommandError, match="pixels are bytes from 0 to 255, the model was trained on numbers from"):
+            fr.predict(tmp_path / "net.safetensors", tmp_path / "image.png", progress=False)
+        return
+    row, = fr.predict(tmp_path / "net.safetensors", tmp_path / "image.png", top_k=3, progress=False)
+    expected = fr.softmax(net.predict(given[:1]), axis=1).numpy()[0]
+    assert [row["probabilities"][str(k)] for k in range(3)] == pytest.approx(expected.tolist(), rel=1e-4)
+    assert np.allclose(fr.load(tmp_path / "net.safetensors").predict(given), net.predict(given))
