@@ -3,6 +3,7 @@ the same. Functions that keep a trace compare them."""
 import argparse
 import dataclasses
 import types
+import weakref
 
 from ._core import Array
 
@@ -10,6 +11,7 @@ from ._core import Array
 _OF_MODULES = frozenset(("_modules", "_held", "_cached", "_task", "_seen", "_compiled", "_layer", "_settings", "_inside", "_layout"))
 _MOST_BYTES = 1 << 20  # of an array whose elements are compared; others are compared by what they are
 _PLAIN = (int, float, complex, str, bytes, type(None))
+_assignments = 0  # of attributes to any module, so far
 
 
 class _Same:
@@ -22,8 +24,6 @@ class _Same:
 
     def __eq__(self, other):
         return isinstance(other, _Same) and self.value is other.value
-
-    __hash__ = None
 
 
 def _compared(value):
@@ -45,7 +45,37 @@ def _compared(value):
     return _Same(value)
 
 
-def of(module):
+def assigned():
+    """To be called where an attribute of a module has been assigned or deleted."""
+    global _assignments
+    _assignments += 1
+
+
+def _changes_inside(value):
+    """Whether the value may change without an assignment to the module."""
+    return not (isinstance(value, _PLAIN) or callable(value) or isinstance(value, tuple) and not any(map(_changes_inside, value)))
+
+
+def _items(module):
     """The attributes of a module and those below that forward may read."""
-    return [(name, _compared(value)) for m in module.modules() if not hasattr(m, "_keys")  # a layer, which has settings alone
+    return [(name, value) for m in module.modules() if not hasattr(m, "_keys")  # a layer, which has settings alone
             for name, value in vars(m).items() if name not in _OF_MODULES]
+
+
+class Read:
+    """The attributes of modules as forward reads them now."""
+
+    def __init__(self, modules):
+        self._modules = [weakref.ref(m) for m in modules]  # one of which may have this as an attribute
+        self._assignments = _assignments
+        items = [item for m in modules for item in _items(m)]
+        self._compared = [(name, _compared(value)) for name, value in items]
+        self._by_assignment = not any(_changes_inside(value) for _, value in items)
+
+    def is_stale(self):
+        """Whether they have changed since."""
+        if self._by_assignment and self._assignments == _assignments:
+            return False
+        now = Read([m() for m in self._modules])
+        self._assignments = now._assignments
+        return self._compared != now._compared

@@ -488,8 +488,8 @@ def predict(model, x, *, batch_size=256, device="auto", precision="fp32"):
     if precision not in _COMPUTE:
         raise ValueError(f"predict: precision: expected one of {', '.join(_COMPUTE)}, got {precision!r}")
     identity, kept, attributes = model.__dict__.get("_compiled", (0, {}, None))
-    if identity != model._node().identity or attributes != _attributes.of(model):  # a part was replaced, or what forward reads
-        identity, kept = model._node().identity, {}
+    if identity != model._node().identity or attributes.is_stale():  # a part was replaced, or what forward reads
+        identity, kept, attributes = model._node().identity, {}, None
     if device not in kept:
         weak = weakref.ref(model)  # the compiled function must not keep its own module
         kept[device] = jit(lambda x: weak()(x), device="" if device == "auto" else device)
@@ -506,7 +506,9 @@ def predict(model, x, *, batch_size=256, device="auto", precision="fp32"):
     finally:
         for node, training in modes:  # outer ones first
             node.training = training
-    model.__dict__["_compiled"] = identity, kept, _attributes.of(model)  # as they are behind a trace, which may set some
+    if attributes is None or attributes.is_stale():  # a trace may have set some
+        attributes = _attributes.Read([model])
+    model.__dict__["_compiled"] = identity, kept, attributes
     arrays = [_leaves_of(r) for r in results]
     joined = [_joined(parts, x.shape[0]) for parts in zip(*arrays)]
     return _unflatten(_flatten(results[0], []), iter(joined))

@@ -8,7 +8,7 @@ import threading
 import weakref
 
 from . import _array_api as xp
-from . import _core, _display, _hints
+from . import _attributes, _core, _display, _hints
 from ._nested import replaced
 from ._parameter import Buffer, Parameter, Saved, differentiated, given, recording, tied
 from ._transforms import _as_leaves, _flatten, _unflatten
@@ -84,6 +84,7 @@ class Module:
             if parts:
                 _changed(self)
             object.__setattr__(self, name, value)
+            _attributes.assigned()
 
     def __getattr__(self, name):
         own = self.__dict__
@@ -110,6 +111,7 @@ class Module:
         own = self.__dict__
         if own["_modules"].pop(name, None) is None and own["_held"].pop(name, None) is None:
             object.__delattr__(self, name)
+            _attributes.assigned()
         _changed(self)
 
     def __dir__(self):

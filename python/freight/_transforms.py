@@ -114,15 +114,15 @@ class _Entry:
         self.structure, self.compute = structure, compute
         self.traced = _Traced(function, structure)
         self.compiled = _core.Compiled(self.traced, device, deterministic, compute)
-        self.modules, self.attributes = _modules_in(structure), None
+        self.modules, self.attributes = _modules_in(structure), None  # attributes: as read by a trace
 
     def read(self):
         """To be called after a trace, which has read attributes of modules, and may have set some."""
-        self.attributes = [_attributes.of(m) for m in self.modules]
+        self.attributes = _attributes.Read(self.modules) if self.modules else None
 
     def is_stale(self):
         """Whether attributes of modules have changed since the trace."""
-        return bool(self.modules) and self.attributes is not None and self.attributes != [_attributes.of(m) for m in self.modules]
+        return self.attributes is not None and self.attributes.is_stale()
 
 
 class Jit:
