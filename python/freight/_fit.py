@@ -253,7 +253,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     if not shuffle:  # batches in the order of arrays are floats or tokens
         x = _as_floats(x)
     soft = _are_shares(y, loss, "fit")
-    request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
+    weighted = sample_weight is not None or bool(batches and batches.weights is not None) or isinstance(validation_data, tuple) and len(validation_data) == 3
+    request = _request(model, x, y, loss=loss, metric=metric, classes=classes, weighted=weighted)
     y = request["y"]
     request["path"] = path
     request["feeds"] = request.get("feeds") or tokens or (x.dtype == xp.float32 and y.dtype == xp.int32) or soft or batches is not None or not shuffle or (
@@ -302,6 +303,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     if callable(metric):
         functions = {figure_of(metric): metric, **functions}
     outputs, named_loss, apart_of_rows = (), request["loss"], None
+    if request.get("of_places") and request["loss"] == "cross_entropy":
+        request["of_places"].smoothing = settings.pop("label_smoothing", 0.0)
     sample_weight = batches.weights if batches else sample_weight
     in_rows = sample_weight is not None or vw is not None or (class_weight is not None and (request["feeds"] or "metric_function" in request))
     if (in_rows or class_weight is not None) and y.dtype == xp.int64 and not path:
@@ -447,7 +450,7 @@ def evaluate(model, x, y=None, *, batch_size=256, sample_weight=None, loss=None,
     soft = _are_shares(y, loss, "evaluate")
     if not callable(loss):
         _need_classes(y, "evaluate")
-    request = _request(model, x, y, loss=loss, metric=metric, classes=classes)
+    request = _request(model, x, y, loss=loss, metric=metric, classes=classes, weighted=sample_weight is not None)
     y = request["y"]
     request["feeds"] = request.get("feeds") or tokens or soft or y.dtype == xp.int32
     if callable(loss) and y.dtype == xp.uint8:

@@ -72,7 +72,9 @@ def _targets(y, loss, classes, what):
         raise ValueError(f"{what}: y: expected targets with elements, got shape {y.shape}")
     if loss in ("bce", "multilabel") and y.ndim <= 2:
         return _labels(y, what), classes
-    if xp.isdtype(y.dtype, "real floating") or loss in _VALUE_LOSSES:
+    if loss == "bce" and not xp.isdtype(y.dtype, "real floating") and not bool(xp.all((y == 0) | (y == 1))):
+        raise ValueError(f"{what}: y: expected 0 and 1 for the loss bce, got other numbers")
+    if xp.isdtype(y.dtype, "real floating") or loss in (*_VALUE_LOSSES, "bce"):
         return _core.to_host(xp.astype(y, xp.float32, copy=False)), classes
     if y.ndim == 1 and (xp.isdtype(y.dtype, "integral") or y.dtype == xp.bool):
         return _core.to_host(xp.astype(y, xp.int64, copy=False)), classes

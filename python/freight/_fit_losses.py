@@ -51,7 +51,7 @@ def _unreduced(loss):
     return loss.targets.given_to(each, "loss") if module is not loss else each
 
 
-def _request(model, x, y, *, loss, metric=None, classes=None):
+def _request(model, x, y, *, loss, metric=None, classes=None, weighted=False):
     """What the extension's functions read: the data and what the model is for."""
     task = model.__dict__.get("_task") or {}
     request = {"name": _name_of(model), "model": model, "data_name": "arrays", "x": x, "y": y, "input": x.shape[1:],
@@ -60,11 +60,11 @@ def _request(model, x, y, *, loss, metric=None, classes=None):
         y = request["y"] = xp.astype(y, xp.int32)  # no label for each output, but classes at places or the like
     request["classes"] = classes or ([str(i) for i in range(y.shape[1])] if y.dtype == xp.uint8 else [])
     request["loss"] = _kind_of(y) if callable(loss) or loss in (None, "auto") or y.dtype == xp.uint8 else loss
-    own, right = _of_whole_arrays(model, request, loss)
+    own, right = _of_whole_arrays(model, request, loss, weighted)
     if own is not None:
         request["loss_function"] = _per_sample(own)
-        if y.dtype == xp.float32:
-            request["per_element"] = functools.partial(own, reduction="none")
+        request["per_element"] = functools.partial(own, reduction="none")
+        request["of_places"] = own if isinstance(own, _OfPlaces) else None
     if callable(loss):
         request["loss_function"] = _per_sample(_outputs.whole(model, loss, "loss"))
         request["per_element"] = _outputs.whole(model, _unreduced(loss), "loss")
@@ -106,10 +106,10 @@ def _right_of_shares(outputs, targets):
     return _right_of_classes(outputs, xp.astype(xp.argmax(targets, axis=1), xp.int64))
 
 
-def _of_whole_arrays(model, request, loss):
+def _of_whole_arrays(model, request, loss, weighted=False):
     """(the function of a named loss, the function of the accuracy), where targets have axes that the library's losses do not take:
     values (N, ...) with outputs of the same shape, and classes (N, ...) with outputs (N, K, ...); else None for each. A loss of
-    the program over classes whose outputs are not classes has no accuracy."""
+    the program over classes whose outputs are not classes has no accuracy. `weighted`: whether samples have weights."""
     y = request["y"]
     if y.dtype == xp.float32 and y.ndim > 2 and not callable(loss):
         if request["loss"] == "bce":
@@ -133,20 +133,41 @@ def _of_whole_arrays(model, request, loss):
             _refuse_rows_of_integers(y, outputs)
         request["loss"] = "mse" if callable(loss) else request["loss"]
         return None, None
-    if axis > 1 and len(places) == 1 and not callable(loss):
-        return None, None
-
-    def cross_entropy(outputs, targets):
-        from .nn import functional
-
-        return functional.cross_entropy(xp.moveaxis(outputs, axis, 1), xp.where(targets < 0, -100, targets))
+    if axis > 1 and len(places) == 1 and loss in (None, "auto", "cross_entropy") and not weighted:
+        return None, None  # tokens, which the trainer takes
 
     def right(outputs, targets):
         counted = targets >= 0
         hits = xp.astype((xp.astype(xp.argmax(outputs, axis=axis), targets.dtype) == targets) & counted, xp.float32)
-        return xp.sum(hits) / xp.maximum(xp.sum(xp.astype(counted, xp.float32)), xp.asarray(1.0))
+        axes = tuple(range(1, hits.ndim)) if weighted else None
+        return xp.sum(hits, axis=axes) / xp.maximum(xp.sum(xp.astype(counted, xp.float32), axis=axes), xp.asarray(1.0))
 
-    return cross_entropy, right
+    if callable(loss):
+        return None, right
+    if request["loss"] not in ("cross_entropy", "focal"):
+        raise ValueError(f"loss: expected cross_entropy, focal or a function for classes {y.dtype}{list(y.shape)}, got {request['loss']!r}")
+    return _OfPlaces(model, axis, request["loss"]), right
+
+
+class _OfPlaces:
+    """The loss of a name for classes at places, (N, ...) with outputs that have the classes on an axis: its mean over the places that
+    have a class, which is not negative. `smoothing` is that of labels in training."""
+
+    def __init__(self, model, axis, name):
+        self._model, self._axis, self._name, self.smoothing = model, axis, name, 0.0
+
+    def __call__(self, outputs, targets, reduction="mean"):
+        """With reduction="none" a mean for each sample."""
+        from .nn import functional
+
+        smoothing = self.smoothing if self._model._built().training else 0.0
+        each = functional.cross_entropy(xp.moveaxis(outputs, self._axis, 1), xp.where(targets < 0, -100, targets), reduction="none",
+                                        label_smoothing=smoothing)
+        if self._name == "focal":  # models.h
+            each = (1 - _functions.exp(-each)) ** 2 * each
+        axes = None if reduction == "mean" else tuple(range(1, each.ndim))
+        count = xp.sum(xp.astype(targets >= 0, xp.float32), axis=axes)
+        return xp.sum(each, axis=axes) / xp.maximum(count, xp.asarray(1.0))
 
 
 def _weight_per_sample(sample_weight, count, what="fit: sample_weight"):

@@ -399,3 +399,74 @@ def test_a_loss_of_the_program_takes_classes_of_any_outputs():
     logistic = lambda o, t: F.binary_cross_entropy_with_logits(o.reshape(-1), t.astype(fr.float32))  # noqa: E731
     history = one.fit(X, Y, loss=logistic, epochs=20, lr=0.1, verbose=0).history
     assert history["loss"][-1] < 0.5 < history["loss"][0] + 0.3
+
+
+class OfTokens(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.out = nn.Embedding(9, 6), nn.Linear(6, 4)
+
+    def forward(self, x):
+        return self.out(self.table(x))
+
+
+DENSE = {"images": (lambda: nn.Conv2d(3, 4, 1), (3, 6, 5), (6, 5), 1), "series": (lambda: nn.Conv1d(3, 4, 1), (3, 7), (7,), 1),
+         "tokens": (OfTokens, (7,), (7,), 2)}
+
+
+@pytest.mark.parametrize("kind", DENSE)
+@pytest.mark.parametrize("settings", [{}, {"loss": "cross_entropy"}, {"loss": "focal"}, {"label_smoothing": 0.2}, {"sample_weight": True},
+                                      {"sample_weight": True, "loss": "focal"}, {"sample_weight": True, "label_smoothing": 0.2}], ids=str)
+def test_losses_of_classes_at_places_are_what_their_names_say(kind, settings):
+    """Places without a class, -1, do not count. All were the cross-entropy."""
+    torch = pytest.importorskip("torch")
+    make, shape, places, axis = DENSE[kind]
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 9, (24, *shape)).astype("i4") if kind == "tokens" else rng.normal(size=(24, *shape)).astype("f4")
+    y = rng.integers(-1, 4, (24, *places))
+    fr.random.seed(1)
+    net = make()
+    o = torch.movedim(torch.tensor(np.asarray(net.predict(x))).double(), axis, 1)
+    t = torch.tensor(np.where(y < 0, -100, y))
+
+    def of_places(smoothing=0.0):
+        each = torch.nn.functional.cross_entropy(o, t, reduction="none", label_smoothing=smoothing)
+        return ((1 - torch.exp(-each)) ** 2 * each if settings.get("loss") == "focal" else each).numpy()
+
+    weights = rng.uniform(0, 2, 24) if "sample_weight" in settings else None
+    given = {**settings, **({"sample_weight": weights} if weights is not None else {})}
+
+    def mean(each):
+        if weights is None:
+            return each.sum() / (y >= 0).sum()
+        return np.average(each.reshape(24, -1).sum(1) / (y >= 0).reshape(24, -1).sum(1), weights=weights)
+
+    validation = (x, y) if weights is None else (x, y, weights)
+    history = net.fit(x, y, validation_data=validation, epochs=1, batch_size=24, lr=0.0, verbose=0, **given).history
+    assert history["loss"][0] == pytest.approx(mean(of_places(settings.get("label_smoothing", 0.0))), rel=1e-4)
+    if kind != "tokens" or weights is not None or "label_smoothing" not in settings:
+        assert history["val_loss"][0] == pytest.approx(mean(of_places()), rel=1e-4)
+    found = net.evaluate(x, y, sample_weight=weights)
+    assert found["loss"] == pytest.approx(mean(of_places()), rel=1e-4)
+    assert found["accuracy"] == pytest.approx(mean(((o.argmax(1).numpy() == y) & (y >= 0)).astype("f8")), rel=1e-4) == history["val_accuracy"][0]
+
+
+def test_other_losses_of_classes_at_places_are_refused():
+    x, y = np.zeros((8, 3, 6, 5), "f4"), np.arange(240).reshape(8, 6, 5) % 4
+    for loss, text in (("bce", "y: expected 0 and 1 for the loss bce, got other numbers"), ("mse", "shapes differ")):
+        with pytest.raises(ValueError, match=text):
+            nn.Conv2d(3, 4, 1).fit(x, y, loss=loss, verbose=0)
+    with pytest.raises(ValueError, match="label_smoothing: is for cross_entropy"):
+        nn.Conv2d(3, 4, 1).fit(x, y, loss="focal", label_smoothing=0.1, verbose=0)
+
+
+def test_labels_at_places_train_by_bce(tmp_path):
+    """0 and 1 of any type, for outputs of the same shape."""
+    rng = np.random.default_rng(0)
+    x, labels = rng.normal(size=(24, 3, 6, 5)).astype("f4"), rng.integers(0, 2, (24, 1, 6, 5))
+    for dtype in ("?", "u1", "i8", "f4"):
+        fr.random.seed(1)
+        net = nn.Conv2d(3, 1, 1)
+        o = net.predict(x).numpy().astype("f8")
+        history = net.fit(x, labels.astype(dtype), loss="bce", epochs=1, batch_size=24, lr=0.0, verbose=0).history
+        assert history["loss"][0] == pytest.approx(np.mean(np.maximum(o, 0) - o * labels + np.log1p(np.exp(-np.abs(o)))), rel=1e-4)
