@@ -5,6 +5,7 @@ import inspect
 import json
 import keyword
 import os
+import re
 import shutil
 import tempfile
 import warnings
@@ -21,7 +22,7 @@ except ImportError as error:
     raise type(error)(f"FreightClassifier and FreightRegressor need scikit-learn 1.6 or newer: pip install scikit-learn ({error})",
                       name=error.name) from error
 
-from . import _core, _estimators_module, _fit, _hints
+from . import _core, _estimators_module, _fit, _hints, _stored
 from ._tables import as_counts, is_frame, is_pandas, table_of
 
 
@@ -78,6 +79,30 @@ def _with_parameters(cls):
     cls.__init__ = __init__
     cls.__doc__ = DOC.format(what=cls.__doc__, settings="\n    ".join(f"{_name(f)}: {doc}" for f, doc in _core.table_settings()))
     return cls
+
+
+# A number as the files of the command have it as a class: labels such as 007 and 1_0 are none.
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?(e[+-]?[0-9]+)?")
+
+
+def _classes_of(names, kind):
+    """The classes of a file: of the NumPy type that fit had them in, where the file has it; else numbers where all names are."""
+    if kind is None and not all(map(_NUMBER.fullmatch, names)):
+        return numpy.array(names)
+    if kind is None:
+        numbers = numpy.array([float(n) for n in names])
+        return numbers.astype("int64") if (numbers == numpy.round(numbers)).all() else numbers
+    dtype = numpy.dtype(kind)
+    if dtype.kind == "b":
+        return numpy.array([n == "True" for n in names])
+    if dtype.kind in "iu":  # large ones are written as 1.5e+18
+        return numpy.array([int(n) if n.lstrip("-").isdigit() else int(float(n)) for n in names], dtype)
+    return numpy.array(names, dtype if dtype.kind in "fO" else str)
+
+
+def _are_numbers(classes):
+    """Whether classes are numbers that differ in a table, too."""
+    return classes.dtype.kind in "iuf" and len(numpy.unique(classes.astype("float64"))) == len(classes)
 
 
 def _need_weights(sample_weight, y):
@@ -190,7 +215,8 @@ class _Estimator(BaseEstimator):
     @classmethod
     def load(cls, path):
         """The estimator of a model that save, `freight train` on a table, or Module.save has written; it predicts frames with the columns
-        of the table by their names, and arrays where these are x0, x1, ... Classes are numbers where all of their names are."""
+        of the table by their names, and arrays where these are x0, x1, ... Classes have the type that they had in
+        fit; those of the command are numbers where all of their names are."""
         with open(path, "rb") as file:
             content = file.read()
         found = _core.TableModel(content)
@@ -199,14 +225,16 @@ class _Estimator(BaseEstimator):
             own = module._task.get("estimator") or {"classes": ["0", "1"] if module._task["loss"] == "multilabel" and len(module.classes) == 1 else module.classes}
             self = cls(module, threshold=own.get("threshold"))
             self.module_, names, regresses = module, own["classes"], module._task["loss"] in ("mse", "mae", "huber")
+            kind = own.get("type", module._task.get("class_type"))
         else:
             self = cls("linear" if found.learner == "logistic" else found.learner)
             self.model_bytes_, self.notes_, names, regresses = content, [], found.classes, not found.classes
+            kind = _stored.notes_in(path).get("class_type")
             self.feature_names_in_, self._declared = numpy.array(found.sources, object), {}
         if regresses != cls._regression:
             raise ValueError(f"{cls.__name__}.load: {path} predicts {'values' if regresses else 'classes'}: expected Freight{'Regressor' if regresses else 'Classifier'}")
         self._from_file = True
-        self._take_classes(names)
+        self._take_classes(names, kind)
         if not self._is_network():
             self._load()
         return self
@@ -260,7 +288,7 @@ class _Estimator(BaseEstimator):
         scratch = tempfile.mkdtemp(prefix="freight-fit-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         try:
             self.model_bytes_, self.notes_, self.n_iter_ = _core.fit_table(
-                self._model_name(), table, added["target"], settings, os.path.join(scratch, "run"), self._names_of_places())
+                self._model_name(), table, added["target"], settings, os.path.join(scratch, "run"), *self._names_of_places())
         except Exception as error:
             _hints.keywords_for_flags(error, {flag: name for name, flag in FLAGS.items()})
             raise
@@ -297,12 +325,12 @@ class _Estimator(BaseEstimator):
     def _load(self):
         self._model = _core.TableModel(self.model_bytes_)
 
-    def _take_classes(self, names):
-        """Names the classes of a model from a file."""
+    def _take_classes(self, names, kind):
+        """Takes the classes of a model from a file, and the type that they had."""
 
     def _names_of_places(self):
-        """The names of classes, where the table has their places."""
-        return []
+        """The names of classes, where the table has their places, and the notes of the file."""
+        return [], None
 
     def __getstate__(self):
         state = super().__getstate__()
@@ -363,7 +391,7 @@ class _Estimator(BaseEstimator):
             if task and not self._regression:  # an output per class, or one for the second
                 names = [str(c) for c in self.classes_]
                 self.module_.classes = names[-1:] if task["loss"] == "multilabel" else names
-                task["estimator"] = {"classes": names, "threshold": self.threshold}
+                task["estimator"] = {"classes": names, "threshold": self.threshold, "type": self.classes_.dtype.str}
             self.module_.save(path)
             return
         with open(f"{path}.new", "wb") as file:
@@ -394,12 +422,11 @@ class FreightClassifier(ClassifierMixin, _Estimator):
     def _encoded(self, y, weights, settings):
         """The labels for the learner: themselves where a CSV file has them as they are, else their places in classes_."""
         codes = self._codes(y, weights)
-        if self.classes_.dtype.kind in "iuf":
+        if _are_numbers(self.classes_):
             self._texts = self._words = None
         else:
-            words, places = [str(c) for c in self.classes_], [str(k) for k in range(len(self.classes_))]
-            self._texts = words if len(set(words)) == len(words) and all(words) else places
-            self._words = self._texts if all(map(_core.is_plain_word, self._texts)) else places
+            self._texts = [str(c) for c in self.classes_]
+            self._words = self._texts if all(map(_core.is_plain_word, self._texts)) else [str(k) for k in range(len(self._texts))]
         if isinstance(settings.get("--class-weight"), dict):
             names = [str(c) for c in self.classes_] if self._texts is None else self._words
             settings["--class-weight"] = json.dumps({n: float(self.class_weight.get(c, 1)) for n, c in zip(names, self.classes_.tolist())})
@@ -411,21 +438,14 @@ class FreightClassifier(ClassifierMixin, _Estimator):
             raise ValueError(f"eval_set: y has classes that the y of fit has not: {sorted(unknown, key=str)}")
         return numpy.searchsorted(self.classes_, y)
 
-    def _take_classes(self, names):
+    def _take_classes(self, names, kind):
         if self._is_network() and not names:
             raise ValueError("FreightClassifier.load: the network has no names of classes: assign module.classes, and save it again")
-        try:
-            if any(n[:1] == "0" and n[1:2].isdigit() for n in names):
-                raise ValueError("007 is no number")
-            numbers = numpy.array([float(n) for n in names])
-        except ValueError:
-            self._texts = list(names) if self._is_network() else sorted(names)
-            self.classes_ = numpy.array(self._texts)
-            return
-        whole = (numbers == numpy.round(numbers)).all()
-        self._texts, self.classes_ = None, (numbers.astype("int64") if whole else numbers)
-        if not self._is_network():
-            self.classes_ = numpy.sort(self.classes_)
+        self.classes_ = _classes_of(names, kind)
+        order = list(range(len(names)) if self._is_network() else numpy.argsort(self.classes_))
+        self._texts, self.classes_ = [names[k] for k in order], self.classes_[order]
+        if _are_numbers(self.classes_):
+            self._texts = None
 
     def _encoded_again(self, y):
         codes = self._codes_again(y)
@@ -438,7 +458,7 @@ class FreightClassifier(ClassifierMixin, _Estimator):
             table.add_codes(name, y.astype("int64"), self._words)
 
     def _names_of_places(self):
-        return self._texts if self._words != self._texts else []
+        return self._texts if self._words != self._texts else [], _stored.noted({"class_type": self.classes_.dtype.str})
 
     def _load(self):
         super()._load()

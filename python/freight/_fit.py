@@ -352,6 +352,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
                  resumed=os.fspath(output_dir) if resume else None, tells=not rank)
     before = model.__dict__.get("_task")
     model.__dict__["_task"] = {**{k: request[k] for k in ("input", "dtype", "classes", "mean", "std")}, "loss": named_loss}
+    if request["classes"] and y.dtype == xp.int64:  # texts that y had
+        model.__dict__["_task"]["class_type"] = "U"
     images = (before or {}).get("images") or (None if path else _kind_of_pixels(x))
     if images:
         model.__dict__["_task"]["images"] = images
@@ -593,7 +595,7 @@ def _saved(model, path, task, weights_alone):
     if not weights_alone:
         _lazy.settle(model, xp.zeros((0, *task["input"]), dtype=task["dtype"]))
     text = None if weights_alone else _stored.described(model, {k: v for k, v in task.items() if k not in OF_PROGRAM and not callable(v)})
-    notes = {"inputs": task.get("layout"), "own_loss": "loss_function" in task or None, "estimator": task.get("estimator")}
+    notes = {"inputs": task.get("layout"), "own_loss": "loss_function" in task or None, **{k: task.get(k) for k in ("estimator", "class_type")}}
     request = {"name": _name_of(model), **task, "loss_function": None, "module": text, "weights_alone": weights_alone or None}
 
     def write(notes):

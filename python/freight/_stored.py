@@ -192,10 +192,17 @@ def noted(notes):
     return json.dumps(found) if found else None
 
 
+def notes_in(path):
+    """What `noted` has written to a file."""
+    return {k: _decoded(v) for k, v in json.loads(_text_in(path, NOTES) or "{}").items()}
+
+
 def with_notes(module, path):
     """The module from the file as its notes say: with names of its results, of several inputs, with a loss of its program, and what an
     estimator knows besides."""
-    notes = {k: _decoded(v) for k, v in json.loads(_text_in(path, NOTES) or "{}").items()}
+    notes = notes_in(path)
+    if "class_type" in notes:
+        vars(module)["_task"]["class_type"] = notes["class_type"]
     if "outputs" in notes:
         task, module = vars(module)["_task"], NamedOutputs(module, notes["outputs"]).eval()
         vars(module)["_task"] = task

@@ -167,9 +167,10 @@ class Watch : public train::Observer {
 
 // Fits a model to a table. `settings` are values by flag. The run writes to `folder`. With `names` the classes of the
 // target are places in these, and get them. Returns the bytes of the saved model, what a user should know of the data,
-// and the rounds.
+// and the rounds. `notes` is for the package, in the file.
 nb::tuple fit(const std::string& model, const Table& table, const std::string& target, const nb::dict& settings,
-              const std::string& folder, const std::vector<std::string>& names) {
+              const std::string& folder, const std::vector<std::string>& names,
+              const std::optional<std::string>& notes) {
   tables::register_learners();
   data::TableSet set;
   set.train.cells = [&table](const data::CellsAsked& asked) {
@@ -207,10 +208,14 @@ nb::tuple fit(const std::string& model, const Table& table, const std::string& t
     }
   }
   watch.raise_error();
-  if (!names.empty()) {
+  if (!names.empty() || notes) {
     store::Bundle bundle = store::load_bundle(result.model_path);
-    for (std::string& c : bundle.classes) c = names.at(std::stoul(c));
-    store::save_bundle(result.model_path, bundle);
+    if (!names.empty()) {
+      for (std::string& c : bundle.classes) c = names.at(std::stoul(c));
+    }
+    io::SafeTensors file = store::to_file(bundle);
+    if (notes) file.metadata["freight.python"] = *notes;
+    io::save_safetensors(result.model_path, store::sealed(std::move(file)));
   }
   const auto bytes = io::read_file(result.model_path);
   return nb::make_tuple(nb::bytes(bytes.data(), bytes.size()), watch.notes, result.steps);
@@ -419,7 +424,8 @@ void bind_tables(nb::module_& m) {
       .def_prop_ro("classes", [](const TableModel& t) { return t.bundle().classes; })
       .def_prop_ro("learner", [](const TableModel& t) { return t.bundle().learner; })
       .def_prop_ro("threshold", [](const TableModel& t) { return t.bundle().threshold; });
-  m.def("fit_table", fit);
+  m.def("fit_table", fit, nb::arg("model"), nb::arg("table"), nb::arg("target"), nb::arg("settings"), nb::arg("folder"),
+        nb::arg("names"), nb::arg("notes").none());
   m.def("table_settings", settings);
   m.def("is_plain_word", is_plain_word);
 }

@@ -144,12 +144,55 @@ def test_classes_that_are_no_plain_words_are_in_the_file(tmp_path, model, words)
     fitted.save(tmp_path / "model.safetensors")
     loaded = FreightClassifier.load(tmp_path / "model.safetensors")
     same = loaded.predict(x)
-    assert same.tolist() == (found.tolist() if same.dtype.kind == "U" else found.astype("f8").tolist())
-    assert np.array_equal(np.sort(loaded.predict_proba(x), axis=1), np.sort(fitted.predict_proba(x), axis=1))
+    assert same.tolist() == found.tolist() and np.array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
     assert pickle.loads(pickle.dumps(fitted)).predict(x).tolist() == found.tolist()
     np.savetxt(tmp_path / "x.csv", x[:12], delimiter=",", header="x0,x1", comments="")
     rows = fr.predict(tmp_path / "model.safetensors", tmp_path / "x.csv", progress=False)
     assert [row["class"] for row in rows] == found[:12].tolist()
+
+
+LABELS = [  # what a CSV file would have as other numbers, as missing or as other texts; and types of NumPy
+    ["1", "2", "3"], ["1.0", "1", "01"], ["NA", "EU", "nan"], ["", " a", "a"], ["1e3", "1000", "1_0"], np.array(["1", "22", "3"], object),
+    np.array([-1, 5, 7], "i4"), np.array([2**53, 2**53 + 1, 5]), np.array([1, 2**60, 3], "u8"), [1.0, 2.0, 4.0], [True, False]]
+
+
+@pytest.mark.parametrize("labels", LABELS, ids=str)
+@pytest.mark.parametrize("model", ["gbdt", "forest", "linear", network])
+def test_classes_of_a_file_have_the_names_and_the_type_of_fit(tmp_path, monkeypatch, labels, model):
+    monkeypatch.chdir(tmp_path)
+    labels = np.asarray(labels)
+    which = np.arange(10 * len(labels)) % len(labels)
+    x = np.c_[which + 0.1 * R.normal(size=len(which)), which == 0].astype("f4")
+    settings = {"gbdt": {"rounds": 5, "val_split": 0.0}, network: {"fit_settings": {"epochs": 3}}}.get(model, {})
+    fitted = FreightClassifier(model, random_state=0, **settings).fit(x, labels[which])
+    fitted.save("model.safetensors")
+    for path in ("model.safetensors", "again.safetensors"):
+        loaded = FreightClassifier.load(path)
+        assert loaded.classes_.dtype == fitted.classes_.dtype and loaded.classes_.tolist() == sorted(set(labels.tolist()))
+        assert loaded.predict(x).tolist() == fitted.predict(x).tolist() and np.array_equal(loaded.predict_proba(x), fitted.predict_proba(x))
+        loaded.save("again.safetensors")
+    if model is network:
+        assert fr.load("again.safetensors").classes == [str(k) for k in fitted.classes_]
+    else:
+        texts = {k: str(int(k)) if labels.dtype.kind == "f" else str(k) for k in labels.tolist()}
+        np.savetxt("x.csv", x, delimiter=",", header="x0,x1", comments="", fmt="%.9g")
+        assert [row["class"] for row in fr.predict("again.safetensors", "x.csv", progress=False)] == [texts[k] for k in fitted.predict(x).tolist()]
+
+
+@pytest.mark.parametrize("labels, expected", [
+    (["1", "2"], [1, 2]), (["1_0", "2_0"], ["1_0", "2_0"]), (["0.5", "1.5"], [0.5, 1.5]), (["True", "False"], ["False", "True"])], ids=str)
+def test_classes_of_the_command_are_numbers_where_all_of_their_names_are(tmp_path, labels, expected):
+    with open(tmp_path / "table.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["a", "label"], *zip(X[:, 0], np.array(labels)[TWO])])
+    run = fr.train(str(tmp_path / "table.csv"), model="logistic", target="label", task="classes", output_dir=str(tmp_path / "run"), progress=False)
+    assert FreightClassifier.load(run["model"]).classes_.tolist() == expected
+
+
+def test_texts_of_a_module_stay_texts_in_its_file(tmp_path):
+    net = nn.Linear(4, 3)
+    net.fit(X, np.array(["3", "1", "2"])[THREE], verbose=0)
+    net.save(tmp_path / "model.safetensors")
+    assert FreightClassifier.load(tmp_path / "model.safetensors").classes_.tolist() == ["1", "2", "3"]
 
 
 def one_output(n_features):
@@ -167,9 +210,9 @@ def test_networks_of_two_classes_follow_the_threshold_also_from_a_file(tmp_path,
         assert found.tolist() == np.array(labels)[(p[:, 1] > (threshold or 0.5)).astype(int)].tolist()
         fitted.save(tmp_path / "model.safetensors")
         loaded = FreightClassifier.load(tmp_path / "model.safetensors")
-        assert [str(c) for c in loaded.classes_] == [str(c) for c in labels] and loaded.threshold == threshold
+        assert loaded.classes_.dtype == fitted.classes_.dtype and loaded.classes_.tolist() == labels and loaded.threshold == threshold
         np.testing.assert_allclose(loaded.predict_proba(X), p, rtol=1e-6)
-        assert [str(v) for v in loaded.predict(X)] == [str(v) for v in found]
+        assert loaded.predict(X).tolist() == found.tolist()
         assert fr.load(tmp_path / "model.safetensors").classes == [str(c) for c in (labels if model is network else labels[1:])]
     with pytest.raises(ValueError, match="threshold: expected a number for a network, which keeps none that is chosen, got 'recall=0.9'"):
         FreightClassifier(model, threshold="recall=0.9").fit(X.astype("f4"), y)
