@@ -195,6 +195,25 @@ def test_texts_of_a_module_stay_texts_in_its_file(tmp_path):
     assert FreightClassifier.load(tmp_path / "model.safetensors").classes_.tolist() == ["1", "2", "3"]
 
 
+@pytest.mark.parametrize("model", ["linear", "gbdt"])
+def test_times_of_a_zone_are_utc_in_frames_and_in_their_csv_files(tmp_path, model):
+    times = pd.to_datetime(["2024-01-01 23:30", "2024-05-05 12:00", "2023-02-02 01:00", "2024-03-03 22:00"]).tz_localize("America/New_York")
+    frame = pd.DataFrame({"t": times[np.arange(240) % 4], "u": np.random.default_rng(0).normal(size=240)})
+    y = frame["t"].dt.tz_convert("UTC").dt.hour + 0.0
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    frame.assign(y=y).to_csv(tmp_path / "xy.csv", index=False)
+    settings = {"gbdt": {"rounds": 30, "val_split": 0.0}}.get(model, {})
+    FreightRegressor(model, **settings).fit(frame, y).save(tmp_path / "model.safetensors")
+    of_file = fr.train(str(tmp_path / "xy.csv"), model=model, target="y", task="values", output_dir=str(tmp_path / "run"), progress=False,
+                       **{"val_split": 0.0, **settings})["model"]
+    for path in (tmp_path / "model.safetensors", of_file):
+        predicted = FreightRegressor.load(path).predict(frame)
+        assert np.abs(predicted - y).max() < (0.5 if model == "gbdt" else 3)
+        rows = fr.predict(str(path), str(tmp_path / "x.csv"), progress=False)
+        np.testing.assert_allclose([list(row["values"].values())[0] if isinstance(row["values"], dict) else row["values"][0] for row in rows],
+                                   predicted, rtol=1e-5)
+
+
 def one_output(n_features):
     return nn.Linear(n_features, 1)
 

@@ -153,6 +153,21 @@ DateTime joined(const std::chrono::year_month_day& date, const TimeOfDay& time) 
   return out;
 }
 
+// Times of a zone are UTC, as those of Parquet and of frames are, whose zones are names. At the ends of what years can
+// be they stay as written.
+DateTime in_utc(const std::chrono::year_month_day& date, TimeOfDay time) {
+  const int minutes = time.hour * kMinutesOfHour + time.minute - time.zone;
+  constexpr int kMinutesOfDay = 2 * kHoursOfHalfDay * kMinutesOfHour;
+  const int days = minutes < 0 ? -1 : minutes / kMinutesOfDay, rest = minutes - days * kMinutesOfDay;
+  const std::chrono::year_month_day moved(std::chrono::sys_days(date) + std::chrono::days(days));
+  constexpr int kMostYears = 9999;
+  if (moved.year() < std::chrono::year(0) || moved.year() > std::chrono::year(kMostYears)) return joined(date, time);
+  time.hour = rest / kMinutesOfHour;
+  time.minute = rest % kMinutesOfHour;
+  time.zone = 0;
+  return joined(moved, time);
+}
+
 }  // namespace
 
 std::optional<DateTime> date_time_in(std::string_view cell, DateOrder order) {
@@ -166,7 +181,7 @@ std::optional<DateTime> date_time_in(std::string_view cell, DateOrder order) {
     if (!found || !at.at_end()) return std::nullopt;
     time = *found;
   }
-  return joined(*date, time);
+  return time.zone == 0 ? joined(*date, time) : in_utc(*date, time);
 }
 
 std::optional<DateTime> date_time_at(int64_t seconds, std::string_view fraction) {

@@ -10,13 +10,13 @@ namespace freight::data {
 // The order of year, month and day: 2026-11-26, 26.11.2026, 11/26/2026.
 enum class DateOrder { ymd, dmy, mdy };
 
-// A date and a time of day.
+// A date and a time of day, of a time with a zone in UTC.
 struct DateTime {
-  int64_t days = 0;    // since 1 January 1970, of the date as written
+  int64_t days = 0;    // since 1 January 1970
   int year = 0;        // 0 to 9999
   int month = 0;       // 1 to 12
   int weekday = 0;     // 0 (Monday) to 6
-  int hour = 0;        // 0 to 23, as written
+  int hour = 0;        // 0 to 23
   double seconds = 0;  // since 1970 in UTC; a cell without a time zone counts as UTC
 };
 
