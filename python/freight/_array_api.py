@@ -506,7 +506,10 @@ def _running(function, x, axis, dtype, include_initial):
 
 
 def clip(x, /, min=None, max=None):
-    """min(max(x, low), high); x where neither is given."""
+    """min(max(x, low), high); x where neither is given. Of bounds that are numbers, only elements between them have a gradient."""
+    numbers = isinstance(min, (int, float, type(None))) and isinstance(max, (int, float, type(None))) and (min, max) != (None, None)
+    if numbers and not x._on_host and isdtype(x.dtype, "real floating"):
+        return _call("clamp", x, -inf if min is None else min, inf if max is None else max)
     y = x
     if min is not None:
         y = maximum(y, _bound(min, x))

@@ -391,3 +391,11 @@ def test_take_along_axis_broadcasts_and_counts_from_the_end_in_jit():
     indices = np.asarray([[[-1, 0]]])
     found = f.jit(lambda x, i: f.take_along_axis(x, i, axis=2))(f.asarray(x), f.asarray(indices))
     np.testing.assert_array_equal(np.asarray(found), np.take_along_axis(x, np.broadcast_to(indices, (2, 3, 2)), 2))
+
+
+@pytest.mark.parametrize("bounds, expected", [({"min": 0.0}, [0, 0, 1, 1]), ({"max": 0}, [0, 1, 0, 0]), ({"min": 0, "max": 1.0}, [0, 0, 1, 0]), ({}, [1, 1, 1, 1])])
+def test_elements_between_the_numbers_of_clip_alone_have_a_gradient(bounds, expected):
+    """PyTorch's values (2.15, torch.clamp)."""
+    x = f.asarray(np.array([0, -1, 0.5, 1], "f4"))
+    assert f.grad(lambda x: f.sum(f.clip(x, **bounds)))(x).tolist() == expected
+    assert f.jit(lambda x: f.clip(x, **bounds))(x).tolist() == f.clip(x, **bounds).tolist()
