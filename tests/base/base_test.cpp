@@ -1,11 +1,15 @@
 // The base room: texts, shapes, element types, Philox.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <limits>
 
+#include <atomic>
 #include <cmath>
 #include <complex>
+#include <filesystem>
+#include <mutex>
 #include <set>
 #include <thread>
 #include <vector>
@@ -19,6 +23,7 @@
 #include "freight/base/philox.h"
 #include "freight/base/printable.h"
 #include "freight/base/shape.h"
+#include "freight/base/strings.h"
 #include "freight/base/threads.h"
 
 namespace freight {
@@ -168,6 +173,43 @@ TEST(Threads, ALimitHoldsForItsThreadWhileItLives) {
     EXPECT_EQ(used, std::set{std::this_thread::get_id()});
   }
   EXPECT_EQ(thread_count(), all);
+}
+
+TEST(Threads, PartsOfATeamWaitForEachOther) {
+  constexpr int64_t kRounds = 200;
+  Meeting meeting;
+  std::atomic<int64_t> done{0}, early{0};
+  in_team([&](int64_t, int64_t parts) {
+    for (int64_t round = 1; round <= kRounds; ++round) {
+      ++done;
+      meeting.wait(parts * round);
+      early += done < parts * round ? 1 : 0;
+    }
+  });
+  EXPECT_EQ(early, 0);
+  EXPECT_EQ(done % kRounds, 0);
+}
+
+// The numbers of the threads that compute with this one.
+std::set<int> others_of_pool() {
+  std::mutex mutex;
+  std::set<int> threads;
+  const int own = ::gettid();
+  in_team([&](int, int) {
+    const std::lock_guard lock(mutex);
+    if (::gettid() != own) threads.insert(::gettid());
+  });
+  return threads;
+}
+
+TEST(Threads, APoolThatIsReleasedEnds) {
+  const std::set<int> before = others_of_pool();
+  if (before.empty()) GTEST_SKIP() << "this thread computes alone";
+  release_pool();
+  for (const int thread : before) EXPECT_FALSE(std::filesystem::exists(cat("/proc/self/task/", thread)));
+  std::vector<int> seen(64);
+  parallel_for(64, [&](int64_t i) { seen[static_cast<size_t>(i)] = 1; });  // with a new one
+  EXPECT_EQ(seen, std::vector<int>(64, 1));
 }
 
 #if defined(__x86_64__) || defined(__aarch64__)

@@ -196,6 +196,8 @@ void parallel_chunks(int64_t chunks, void (*body)(void*, int64_t), void* context
   in_team(run);
 }
 
+void release_pool() { omp_pause_resource(omp_pause_soft, omp_get_initial_device()); }
+
 void parallel_copy(void* to, const void* from, size_t bytes) {
   constexpr size_t kChunk = size_t{2} << 20;
   parallel_for(static_cast<int64_t>((bytes + kChunk - 1) / kChunk), [&](int64_t k) {

@@ -87,6 +87,11 @@ void in_team(F&& f) {
       &f);
 }
 
+// Ends the threads that compute with this one, which is about to leave that to another. With two pools there are more
+// threads than processors, and those that wait for each other then sleep (libgomp), which takes longer than small
+// steps.
+void release_pool();
+
 // memcpy, in parallel where it is worth it.
 void parallel_copy(void* to, const void* from, size_t bytes);
 

@@ -186,6 +186,7 @@ Engine::Engine(std::vector<ServedModel*> models, const EngineOptions& options, c
   State& s = *state_;
   s.options = options;
   for (ServedModel* model : models) s.queues.push_back({.model = model, .requests = {}, .samples = 0});
+  release_pool();  // with which the models were read
   std::promise<void> warm;
   std::future<void> warmed_all = warm.get_future();
   s.thread = std::thread([this, &warmed, warm = std::move(warm)]() mutable {
