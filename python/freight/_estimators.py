@@ -23,7 +23,7 @@ except ImportError as error:
                       name=error.name) from error
 
 from . import _core, _estimators_module, _fit, _hints, _stored
-from ._tables import as_counts, is_frame, is_pandas, table_of
+from ._tables import as_counts, categorical_columns, is_frame, is_pandas, table_of
 
 
 def _one_thread():
@@ -212,6 +212,14 @@ class _Estimator(BaseEstimator):
             found["--monotone"] = ",".join(f"{k}={v}" for k, v in self.monotone.items())
         return {flag: v.item() if isinstance(v, numpy.generic) else v for flag, v in found.items()}
 
+    @staticmethod
+    def _types_with(settings, columns):
+        """The setting of types that also says of these columns that they are categories, unless it says something else."""
+        given = [one for one in settings.get("--types", "").split(",") if one]
+        named = {one.rpartition("=")[0] for one in given}
+        found = given + [f"{name}=category" for name in columns if name not in named and not set(name) & set(",=")]
+        return {"--types": ",".join(found)} if found else {}
+
     @classmethod
     def load(cls, path):
         """The estimator of a model that save, `freight train` on a table, or Module.save has written; it predicts frames with the columns
@@ -261,6 +269,8 @@ class _Estimator(BaseEstimator):
         if self._regression and eval_set is None and (used == used[0]).all():
             warnings.warn(f"y has one value, {used[0]!r}, in all rows: the model predicts it", stacklevel=2)
         settings = self._settings()
+        if is_frame(X):
+            settings |= self._types_with(settings, categorical_columns(X))
         if settings.get("--class-weight") is not None and self._model_name() not in ("gbdt", "forest", "auto"):
             by_class = compute_sample_weight(settings.pop("--class-weight"), y)  # the other models have no such setting
             weights = by_class if weights is None else weights * by_class

@@ -68,6 +68,16 @@ def table_of(x, names=None, title="X"):
     return table
 
 
+def categorical_columns(x):
+    """The columns of a frame whose type is that of categories, whatever these look like: zip codes are no amounts."""
+    if is_pandas(x):
+        return [str(name) for k, name in enumerate(x.columns) if hasattr(x.iloc[:, k].dtype, "categories")]
+    schema = getattr(x, "schema", None)  # of polars by name, of PyArrow fields
+    if hasattr(schema, "items"):
+        return [name for name, dtype in schema.items() if str(dtype).split("(")[0] in ("Categorical", "Enum")]
+    return [field.name for field in schema if hasattr(field.type, "index_type")] if hasattr(schema, "field") else []
+
+
 def as_counts(x, y, weights):
     """Rows and their weights if the rows repeat, twice or more on average: each row once, in sorted order. A weight of 2
     and a row that is there twice are then the same for all models, those that sample rows, too. None for other tables."""

@@ -551,3 +551,27 @@ def test_a_category_of_held_out_rows_alone_is_known_to_predict():
     assert (model.predict(x) == expected).all() and (pickle.loads(pickle.dumps(model)).predict(x) == expected).all()
     with pytest.raises(ValueError, match="categories of fit, got 'other'"):
         model.predict(x.assign(c="other"))
+
+
+def frames_of_categories(values):
+    pandas = pytest.importorskip("pandas")
+    yield pandas.DataFrame({"zip": pandas.Categorical(values), "u": numpy.arange(len(values)) % 3.0})
+    if polars := _module("polars"):
+        texts = polars.Series("zip", [str(v) for v in values])
+        for dtype in (polars.Categorical, polars.Enum(sorted(set(texts.to_list())))):
+            yield polars.DataFrame([texts.cast(dtype), polars.Series("u", [float(k % 3) for k in range(len(values))])])
+
+
+@pytest.mark.parametrize("values", [[10115, 20095, 50667, 80331, 99084], ["10115", "20095", "50667", "80331", "99084"], [0.5, 1.5, 2.5, 3.5, 4.5]], ids=str)
+def test_categories_that_look_like_numbers_are_categories(tmp_path, values):
+    codes = numpy.random.default_rng(0).integers(0, 5, 400)
+    y = numpy.array([5.0, -3.0, 9.0, 0.0, 4.0])[codes]
+    for frame in frames_of_categories(numpy.array(values)[codes]):
+        fitted = FreightRegressor("linear").fit(frame, y)
+        assert numpy.sqrt(numpy.mean((fitted.predict(frame) - y) ** 2)) < 0.1
+        stump = FreightRegressor("gbdt", rounds=1, val_split=0.0, max_depth=1, lr=1.0).fit(frame, y)
+        assert abs(stump.predict(frame)[codes == 2] - 9).max() < 0.2  # one category apart from all others
+        with_types = FreightRegressor("linear", types={"u": "category"}).fit(frame, y)
+        assert numpy.sqrt(numpy.mean((with_types.predict(frame) - y) ** 2)) < 0.1
+        as_numbers = FreightRegressor("linear", types={"zip": "number"}).fit(frame, y)
+        assert numpy.sqrt(numpy.mean((as_numbers.predict(frame) - y) ** 2)) > 2
