@@ -290,7 +290,10 @@ class _Estimator(BaseEstimator):
         if weights is not None:
             table.add_numbers(added["weight"], weights)
             settings["--weight-column"] = added["weight"]
-        if self._model_name() != "gbdt":
+        chosen = self._chosen_threshold()
+        if chosen == "threshold" and settings.get("--val-split") == 0 and eval_set is None:
+            raise ValueError(f"threshold: {self.threshold} chooses it by held-out rows: expected val_split above 0, such as 0.2, or None, got 0")
+        if self._model_name() != "gbdt" and not chosen:
             settings.setdefault("--val-split", 0.0)
         if eval_set is not None:
             table = self._with_validation(table, eval_set, added, weights is not None, settings)
@@ -341,6 +344,10 @@ class _Estimator(BaseEstimator):
     def _names_of_places(self):
         """The names of classes, where the table has their places, and the notes of the file."""
         return [], None
+
+    def _chosen_threshold(self):
+        """The setting by which fit chooses the threshold of a class by held-out rows, of which the command keeps some; "" where none does."""
+        return ""
 
     def __getstate__(self):
         state = super().__getstate__()
@@ -460,6 +467,12 @@ class FreightClassifier(ClassifierMixin, _Estimator):
     def _encoded_again(self, y):
         codes = self._codes_again(y)
         return y.astype("float64") if self._texts is None else codes
+
+    def _chosen_threshold(self):
+        if isinstance(self.threshold, str):
+            return "threshold"
+        compares = self.metric in ("f1", "accuracy", "balanced_accuracy", "mcc") and self.threshold is None and self.model != "auto"
+        return "metric" if compares and len(self.classes_) == 2 else ""
 
     def _add_target(self, table, name, y):
         if self._texts is None:

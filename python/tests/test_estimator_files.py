@@ -244,3 +244,25 @@ def test_a_module_with_one_output_becomes_a_classifier_of_0_and_1(tmp_path):
     loaded = FreightClassifier.load(tmp_path / "net.safetensors")
     assert loaded.classes_.tolist() == [0, 1]
     assert loaded.predict(X).tolist() == (net.predict(X.astype("f4")).numpy()[:, 0] > 0).astype(int).tolist()
+
+
+@pytest.mark.parametrize("model", ["linear", "forest", "mlp", "gbdt"])
+@pytest.mark.parametrize("settings", [{"threshold": "recall=0.9"}, {"metric": "f1"}], ids=str)
+def test_a_threshold_is_chosen_by_held_out_rows(tmp_path, model, settings):
+    """As the command does; without such rows the rule had no effect."""
+    r = np.random.default_rng(0)
+    x = r.normal(size=(600, 3))
+    y = (x[:, 0] + r.normal(size=600) > 1.2).astype(int)
+    own = {"forest": {"trees": 20}, "mlp": {"epochs": 5}, "gbdt": {"rounds": 20}}.get(model, {})
+    fitted = FreightClassifier(model, random_state=0, **own, **settings).fit(x, y)
+    fitted.save(tmp_path / "model.safetensors")
+    p = fitted.predict_proba(x)[:, 1]
+    pd.DataFrame(x, columns=["x0", "x1", "x2"]).assign(y=y).to_csv(tmp_path / "t.csv", index=False)
+    run = fr.train(tmp_path / "t.csv", target="y", task="classes", model="logistic" if model == "linear" else model, seed=0, output_dir=tmp_path / "run",
+                   progress=False, **own, **settings)
+    by_command = FreightClassifier.load(run["model"])
+    assert by_command.predict(x).tolist() == fitted.predict(x).tolist() != (p > 0.5).astype(int).tolist()
+    if "threshold" in settings:
+        assert fitted.predict(x)[y == 1].mean() > 0.8
+        with pytest.raises(ValueError, match="threshold: recall=0.9 chooses it by held-out rows: expected val_split above 0"):
+            FreightClassifier(model, val_split=0.0, **own, **settings).fit(x, y)
