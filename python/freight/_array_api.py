@@ -472,8 +472,12 @@ def var(x, /, axis=None, *, correction=0.0, keepdims=False):
 
 
 def std(x, /, axis=None, *, correction=0.0, keepdims=False):
-    """The square root of var."""
-    return sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
+    """The square root of var. Its gradient is 0 where all elements are equal."""
+    y = var(x, axis=axis, correction=correction, keepdims=keepdims)
+    if y._on_host:
+        return sqrt(y)
+    none = equal(y, 0)
+    return where(none, 0, sqrt(where(none, 1, y)))
 
 
 def cumulative_sum(x, /, axis=None, *, dtype=None, include_initial=False):

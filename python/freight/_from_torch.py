@@ -100,13 +100,21 @@ class Traced(Module):
                 raise ValueError(f"{place} ({kind}) was traced with {len(names)} modules ({', '.join(names)}), which forward calls one by one: "
                                  f"got {got}: expected each replaced in its place, or the change in torch, before from_torch")
 
-    def forward(self, *arguments):
+    @property
+    def _input_names(self):
+        return list(next(iter(self.programs.values()), ((),))[0])
+
+    def forward(self, *arguments, **named):
         self._check()
         if not self.programs:
             raise TypeError(f"{self.kind}: from_torch has traced this part together with what is around it: expected a call of that")
         if self.training not in self.programs:
             raise TypeError(f"{self.kind}: the network does not call this part in {'training' if self.training else 'evaluation'}")
         inputs, steps, result = self.programs[self.training]
+        if named and [*inputs[:len(arguments)], *sorted(named, key=lambda n: inputs.index(n) if n in inputs else -1)] == list(inputs):
+            arguments, named = (*arguments, *(named[n] for n in inputs[len(arguments):])), {}
+        if named:
+            raise TypeError(f"{self.kind}: expected the inputs {', '.join(inputs)}, got {len(arguments)} and {', '.join(named)}")
         if len(arguments) != len(inputs):
             raise TypeError(f"{self.kind}: expected {len(inputs)} inputs ({', '.join(inputs)}), got {len(arguments)}: from_torch(module, "
                             "inputs=[...]) names others")

@@ -58,7 +58,9 @@ def layout_of(model):
 
 
 def _names_of_inputs(model):
-    return [name for name, _, _ in model._layout] if isinstance(model, Stored) else list(inspect.signature(model.forward).parameters)
+    if isinstance(model, Stored):
+        return [name for name, _, _ in model._layout]
+    return getattr(model, "_input_names", None) or list(inspect.signature(model.forward).parameters)  # of from_torch, or of a class
 
 
 def _in_order(model, x):

@@ -688,3 +688,14 @@ def test_two_classes_by_one_output(kind):
         net = nn.Sequential(nn.Linear(10, 1))
         net.fit(X, targets, loss=loss, epochs=5, lr=0.3, verbose=0)
         assert ((np.asarray(net.predict(X))[:, 0] > 0) == (y > 0)).mean() > 0.9
+
+
+def test_parts_that_one_fit_freezes_are_trained_by_the_next():
+    net = chain()
+    net.get_parameter("0.bias").requires_grad = False
+    before = {name: p.requires_grad for name, p in net.named_parameters()}
+    fit(net, freeze="backbone", epochs=1)
+    assert {name: p.requires_grad for name, p in net.named_parameters()} == before
+    first = net[0].weight.numpy().copy()
+    fit(net, epochs=1)
+    assert np.abs(net[0].weight.numpy() - first).max() > 1e-4

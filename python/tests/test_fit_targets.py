@@ -241,3 +241,30 @@ def test_the_accuracy_of_several_targets_is_refused():
     y = {"value": VALUES, "kind": KINDS}
     with pytest.raises(ValueError, match="fit: metrics: accuracy is for one target, got several: expected a function of"):
         trained(Heads, X, y, loss={"value": "mse", "kind": "cross_entropy"}, metrics=["accuracy"])
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_networks_of_several_inputs_from_torch_are_saved(tmp_path, by_name):
+    torch = pytest.importorskip("torch")
+
+    class Masked(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.out = torch.nn.Linear(8, 2)
+
+        def forward(self, x, lens):
+            mask = torch.arange(x.shape[1])[None] < lens[:, None]
+            return self.out((x * mask[..., None]).sum(1) / lens[:, None])
+
+    theirs = Masked().eval()
+    x, lens = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("f4"), np.array([5, 2, 3])
+    expected = theirs(torch.from_numpy(x), torch.from_numpy(lens)).detach().numpy()
+    net = fr.from_torch(theirs)
+    named = {"lens": lens, "x": x}
+    np.testing.assert_allclose(net.predict(named if by_name else (x, lens)), expected, rtol=1e-5, atol=1e-6)
+    assert net.save(tmp_path / "net.safetensors")
+    for made in (net, fr.load(tmp_path / "net.safetensors")):
+        for given in (named, (x, lens)):
+            np.testing.assert_allclose(made.predict(given), expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(TypeError, match="Masked: expected the inputs x, lens, got 1 and size"):
+        net(fr.asarray(x), size=fr.asarray(lens))

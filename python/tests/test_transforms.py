@@ -399,3 +399,16 @@ def test_elements_between_the_numbers_of_clip_alone_have_a_gradient(bounds, expe
     x = f.asarray(np.array([0, -1, 0.5, 1], "f4"))
     assert f.grad(lambda x: f.sum(f.clip(x, **bounds)))(x).tolist() == expected
     assert f.jit(lambda x: f.clip(x, **bounds))(x).tolist() == f.clip(x, **bounds).tolist()
+
+
+@pytest.mark.parametrize("settings", [{}, {"axis": 0}, {"correction": 1}, {"axis": 1, "keepdims": True}], ids=str)
+def test_the_gradient_of_a_deviation_of_equal_elements_is_0_as_pytorchs(settings):
+    torch = pytest.importorskip("torch")
+    x = np.array([[1.0, 2.0], [1.0, 5.0], [1.0, 5.0], [4.0, 4.0]], "f4")
+    if settings.get("axis") is None:
+        x[:] = 3.0
+    t = torch.tensor(x, requires_grad=True)
+    torch.std(t, **{"dim": settings.get("axis"), "correction": settings.get("correction", 0), "keepdim": settings.get("keepdims", False)}).sum().backward()
+    for gradient in (f.grad(lambda x: f.sum(f.std(x, **settings))), f.jit(f.grad(lambda x: f.sum(x.std(**settings))))):
+        np.testing.assert_allclose(gradient(f.asarray(x)), t.grad.numpy(), rtol=1e-5, atol=1e-6)
+    assert np.isnan(f.jit(f.std)(f.asarray([1.0, np.nan])).item())
