@@ -198,7 +198,8 @@ def _weight_per_class(class_weight, names):
 
 def _weights(sample_weight, class_weight, y, names, batch=""):
     """A weight per sample, 1 in the mean: the loss keeps its scale, and the learning rate its meaning. `names` are those of the
-    classes, where y has classes. Those of a batch, which this names in errors, are as they are given: others may differ."""
+    classes, where y has classes. Of a batch, which this names in errors, those of samples are as they are given, as others may differ;
+    those of classes are 1 in its mean, as PyTorch's CrossEntropyLoss(weight=) divides by their sum."""
     count = y.shape[0]
     w = xp.ones(count) if sample_weight is None else _weight_per_sample(sample_weight, count, batch or "fit: sample_weight")
     if class_weight is not None:
@@ -212,7 +213,8 @@ def _weights(sample_weight, class_weight, y, names, batch=""):
             raise ValueError(f"fit: class_weight: expected {expected}, got {class_weight!r}")
         else:
             by_class = list(_weight_per_class(class_weight, names).values())
-        w = w * xp.take(xp.asarray(by_class), y)
+        factors = xp.take(xp.asarray(by_class), y)
+        w = w * (_scaled(factors, f"{batch}: class_weight") if batch else factors)
     return w if batch else _scaled(w, "fit: sample_weight, class_weight")
 
 

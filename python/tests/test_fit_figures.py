@@ -554,18 +554,22 @@ def test_evaluations_of_batches_have_their_weights():
 
 @pytest.mark.parametrize("weights", [None, SHARES], ids=["alone", "with weights"])
 def test_weights_of_classes_count_in_batches(weights):
+    """Divided by their mean in the batch: alone as PyTorch's CrossEntropyLoss(weight=) counts them."""
     net, by_class = t.made(t.chain), {0: 1.0, 1: 3.0}
-    w = (np.where(Y == 1, 3.0, 1.0) * (1 if weights is None else weights))
+    factors = np.where(Y == 1, 3.0, 1.0)
+    w = factors / np.repeat(factors.reshape(10, 60).mean(1), 60) * (1 if weights is None else weights)
     loader = Loader(X, Y) if weights is None else Loader(X, Y, weights)
     history = t.fit(net, loader, None, class_weight=by_class, lr=0.0, epochs=1).history
     o = net.predict(X).numpy().astype("f8")
     each = np.log(np.exp(o).sum(1)) - o[np.arange(600), Y]
-    assert history["loss"][0] == pytest.approx(np.mean(each * w), rel=1e-4)  # as they are: other batches may have other classes
-    plain = t.made(t.chain)
-    t.fit(net, loader, None, class_weight=by_class, lr=0.1, epochs=2)
-    t.fit(plain, sample_weight=w, lr=0.1 * w.mean(), shuffle=False, batch_size=60, epochs=2, optimizer="sgd", momentum=0.0)
-    other = t.made(t.chain)
-    t.fit(other, loader, None, class_weight=by_class, lr=0.1, epochs=2, optimizer="sgd", momentum=0.0)
+    assert history["loss"][0] == pytest.approx(np.mean(each * w), rel=1e-4)
+    if weights is None and (torch := pytest.importorskip("torch")):
+        of_torch = torch.nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0, 1.0]))
+        batches = [of_torch(torch.tensor(o[i:i + 60], dtype=torch.float32), torch.from_numpy(Y[i:i + 60])).item() for i in range(0, 600, 60)]
+        assert history["loss"][0] == pytest.approx(np.mean(batches), rel=1e-4)
+    plain, other = t.made(t.chain), t.made(t.chain)
+    t.fit(plain, Loader(X, Y, w), None, lr=0.1, epochs=2)
+    t.fit(other, loader, None, class_weight=by_class, lr=0.1, epochs=2)
     np.testing.assert_allclose(other.predict(X), plain.predict(X), rtol=1e-3, atol=1e-4)
 
 
