@@ -237,8 +237,9 @@ class _Estimator(BaseEstimator):
         else:
             self = cls("linear" if found.learner == "logistic" else found.learner)
             self.model_bytes_, self.notes_, names, regresses = content, [], found.classes, not found.classes
-            kind = _stored.notes_in(path).get("class_type")
-            self.feature_names_in_, self._declared = numpy.array(found.sources, object), {}
+            notes = _stored.notes_in(path)
+            kind = notes.get("class_type")
+            self.feature_names_in_, self._declared = numpy.array(found.sources, object), notes.get("categories", {})
         if regresses != cls._regression:
             raise ValueError(f"{cls.__name__}.load: {path} predicts {'values' if regresses else 'classes'}: expected Freight{'Regressor' if regresses else 'Classifier'}")
         self._from_file = True
@@ -301,7 +302,8 @@ class _Estimator(BaseEstimator):
         scratch = tempfile.mkdtemp(prefix="freight-fit-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         try:
             self.model_bytes_, self.notes_, self.n_iter_ = _core.fit_table(
-                self._model_name(), table, added["target"], settings, os.path.join(scratch, "run"), *self._names_of_places())
+                self._model_name(), table, added["target"], settings, os.path.join(scratch, "run"), self._names_of_places(),
+                _stored.noted(self._notes()))
         except Exception as error:
             _hints.keywords_for_flags(error, {flag: name for name, flag in FLAGS.items()})
             raise
@@ -342,8 +344,12 @@ class _Estimator(BaseEstimator):
         """Takes the classes of a model from a file, and the type that they had."""
 
     def _names_of_places(self):
-        """The names of classes, where the table has their places, and the notes of the file."""
-        return [], None
+        """The names of classes, where the table has their places."""
+        return []
+
+    def _notes(self):
+        """What the file of a model of tables says to load alone."""
+        return {}
 
     def _chosen_threshold(self):
         """The setting by which fit chooses the threshold of a class by held-out rows, of which the command keeps some; "" where none does."""
@@ -410,6 +416,9 @@ class _Estimator(BaseEstimator):
                 self.module_.classes = names[-1:] if task["loss"] == "multilabel" else names
                 task["estimator"] = {"classes": names, "threshold": self.threshold, "type": self.classes_.dtype.str}
             self.module_.save(path)
+            return
+        if self._declared:  # categories that are known, though the model has not learned from them
+            _core.save_noted(self.model_bytes_, _stored.noted({**self._notes(), "categories": self._declared}), os.fspath(path))
             return
         with open(f"{path}.new", "wb") as file:
             file.write(self.model_bytes_)
@@ -481,7 +490,10 @@ class FreightClassifier(ClassifierMixin, _Estimator):
             table.add_codes(name, y.astype("int64"), self._words)
 
     def _names_of_places(self):
-        return self._texts if self._words != self._texts else [], _stored.noted({"class_type": self.classes_.dtype.str})
+        return self._texts if self._words != self._texts else []
+
+    def _notes(self):
+        return {"class_type": self.classes_.dtype.str}
 
     def _load(self):
         super()._load()

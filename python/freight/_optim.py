@@ -2,6 +2,7 @@
 import math
 import struct
 
+from . import _array_api as xp
 from . import _core, _hints, distributed
 from ._core import Array
 from ._module import Module
@@ -38,7 +39,8 @@ class Optimizer:
                 raise ValueError(f"{type(self).__name__}: a group has params, lr, weight_decay and name: got {unknown.pop()!r}")
             parameters = self._listed(group["params"])
             self._parameters += parameters
-            made.append({**group, "params": [p._variable for p in parameters]})
+            rate = {"lr": float(given["lr"])} if len(groups) > 1 and given["lr"] > 0 else {}  # which group_lr sets
+            made.append({**rate, **group, "params": [p._variable for p in parameters]})
         settings = {k: v for k, v in given.items() if k not in ("self", "params")}
         if "betas" in settings:
             settings["beta1"], settings["beta2"] = settings.pop("betas")
@@ -95,7 +97,7 @@ class Optimizer:
         self._optimizer.lr = float(lr)
 
     def group_lr(self, name, lr=None):
-        """The rate of a group; sets it where one is given, for a group that was made with an lr of its own."""
+        """The rate of a group; sets it where one is given, from when on it keeps its ratio to `lr`."""
         if lr is not None:
             self._optimizer.set_group_lr(name, float(lr))
         return _shortest(self._optimizer.group_lr(name))
@@ -106,7 +108,8 @@ class Optimizer:
 
     def load_state_dict(self, state_dict):
         """Takes what state_dict gave, of an optimizer of the same parameters."""
-        self._optimizer.load_state({k: v for k, v in state_dict.items() if isinstance(v, Array)})
+        ratios = {k: xp.ones(()) for k in self._optimizer.state() if k.startswith("lr_ratio.")}  # states of earlier versions have none
+        self._optimizer.load_state(ratios | {k: v for k, v in state_dict.items() if isinstance(v, Array)})
 
 
 class Schedule:

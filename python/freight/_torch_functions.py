@@ -591,8 +591,14 @@ def _pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True
 
 
 @_named("pad_packed_sequence")
-def _pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, *, total_length):
+def _pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
     data, lengths = sequence
+    if total_length is None and not lengths._on_host:
+        raise ValueError(f"pad_packed_sequence: total_length: expected x.size(1) where a compiled function gets the lengths, whose largest is a value: "
+                         f"{data.shape[1]} here")
+    if total_length is None:
+        total_length = int(xp.max(lengths))
+        data = data[:, :total_length]
     if total_length != data.shape[1]:
         raise ValueError(f"pad_packed_sequence: expected total_length={data.shape[1]}, the steps of the input, got {total_length}")
     if padding_value:

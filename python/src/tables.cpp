@@ -221,6 +221,14 @@ nb::tuple fit(const std::string& model, const Table& table, const std::string& t
   return nb::make_tuple(nb::bytes(bytes.data(), bytes.size()), watch.notes, result.steps);
 }
 
+// Writes the file of a model, its contents being `bytes`, with other notes of the package.
+void save_noted(const nb::bytes& bytes, const std::string& notes, const std::string& path) {
+  const io::ByteView view(static_cast<const uint8_t*>(bytes.data()), bytes.size());
+  io::SafeTensors file = io::parse_safetensors(view, "the model");
+  file.metadata["freight.python"] = notes;
+  io::save_safetensors(path, store::sealed(std::move(file)));
+}
+
 // Categories that a column may have, by its name.
 using Declared = std::map<std::string, std::vector<std::string>>;
 
@@ -426,6 +434,7 @@ void bind_tables(nb::module_& m) {
       .def_prop_ro("threshold", [](const TableModel& t) { return t.bundle().threshold; });
   m.def("fit_table", fit, nb::arg("model"), nb::arg("table"), nb::arg("target"), nb::arg("settings"), nb::arg("folder"),
         nb::arg("names"), nb::arg("notes").none());
+  m.def("save_noted", save_noted);
   m.def("table_settings", settings);
   m.def("is_plain_word", is_plain_word);
 }

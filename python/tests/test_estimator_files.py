@@ -266,3 +266,25 @@ def test_a_threshold_is_chosen_by_held_out_rows(tmp_path, model, settings):
         assert fitted.predict(x)[y == 1].mean() > 0.8
         with pytest.raises(ValueError, match="threshold: recall=0.9 chooses it by held-out rows: expected val_split above 0"):
             FreightClassifier(model, val_split=0.0, **own, **settings).fit(x, y)
+
+
+@pytest.mark.parametrize("model", ["gbdt", "linear"])
+@pytest.mark.parametrize("kind", [FreightClassifier, FreightRegressor])
+def test_an_estimator_from_a_file_knows_the_categories_that_fit_knew(tmp_path, model, kind):
+    """Those of the column's type, and of held-out rows."""
+    words = np.array(["u", "v"])[np.arange(200) % 2].astype(object)
+    words[7] = "rare"  # maybe held out
+    frame = pd.DataFrame({"c": pd.Categorical(words, categories=["u", "v", "rare", "never"]), "t": np.where(words == "rare", "rare", "w"), "x": X[:, 0]})
+    fitted = kind(model, random_state=0, **({"rounds": 5} if model == "gbdt" else {})).fit(frame, TWO)
+    rows = pd.DataFrame({"c": pd.Categorical(["never", "rare", "u"]), "t": ["w", "w", "rare"], "x": [0.0, 1.0, 2.0]})
+    fitted.save(tmp_path / "model.safetensors")
+    loaded = kind.load(tmp_path / "model.safetensors")
+    assert loaded.predict(rows).tolist() == fitted.predict(rows).tolist()
+    loaded.save(tmp_path / "again.safetensors")
+    assert kind.load(tmp_path / "again.safetensors").predict(rows).tolist() == fitted.predict(rows).tolist()
+    rows["c"] = ["other", "u", "v"]
+    for estimator in (fitted, loaded):
+        with pytest.raises(ValueError, match="column c: expected one of the .* categories of fit, got 'other'"):
+            estimator.predict(rows)
+    rows.assign(c="u").to_csv(tmp_path / "rows.csv", index=False)
+    assert len(fr.predict(tmp_path / "model.safetensors", tmp_path / "rows.csv", progress=False)) == 3

@@ -211,3 +211,27 @@ def test_two_optimizers_take_their_parameters_of_the_same_gradients():
         np.testing.assert_array_equal(two.state_dict()[name].numpy(), value.numpy(), err_msg=name)
     with pytest.raises(ValueError, match="expected a gradient for each of 4 parameters, got 8"):
         dec.update([*grads.values()])
+
+
+def test_groups_without_a_rate_of_their_own_can_get_one():
+    def made(**more):
+        f.random.seed(3)
+        net = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2))
+        groups = [{"params": net[0].parameters(), "name": "body", **more}, {"params": net[1].parameters(), "name": "head"}]
+        return net, optim.SGD(groups, lr=0.1, momentum=0.9)
+
+    def trained(net, optimizer, steps=3):
+        for _ in range(steps):
+            optimizer.update(f.grad(lambda net: f.mean(net(f.ones((3, 4))) ** 2))(net))
+        return [v.numpy() for v in net.state_dict().values()]
+
+    net, optimizer = made()
+    optimizer.group_lr("body", 0.02)
+    assert (optimizer.group_lr("body"), optimizer.group_lr("head"), optimizer.lr) == (pytest.approx(0.02), 0.1, 0.1)
+    for ours, own in zip(trained(net, optimizer), trained(*made(lr=0.02))):
+        np.testing.assert_allclose(ours, own, rtol=1e-6)
+    optimizer.lr = 0.2
+    assert optimizer.group_lr("body") == pytest.approx(0.04)
+    again = made()[1]
+    again.load_state_dict({k: v for k, v in made()[1].state_dict().items() if not k.startswith("lr_ratio.")})  # as earlier versions had it
+    assert again.group_lr("body") == 0.1
