@@ -322,3 +322,21 @@ def test_arrays_of_other_libraries_and_lists_are_arguments(name, arguments, keyw
         np.testing.assert_allclose(np.asarray(traced), expected, rtol=1e-5, atol=1e-6)
         value, _ = fr.value_and_grad(lambda x: fr.sum(getattr(F, name)(x, *inputs[1:], **named)))(x)
         np.testing.assert_allclose(value.item(), expected.sum(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{"scale_factor": 2, "mode": "trilinear"}, {"size": (8, 7, 9), "mode": "trilinear", "align_corners": True},
+                                      {"scale_factor": 1.5, "mode": "nearest-exact"}, {"scale_factor": 2, "mode": "nearest"}], ids=str)
+def test_upsample_has_pytorchs_modes_of_volumes(settings, tmp_path):
+    torch = pytest.importorskip("torch")
+    import copy
+
+    axes = 5 if settings["mode"] != "nearest" else 4
+    x = np.random.default_rng(0).normal(size=(2, 3, 4, 5, 6)[:axes]).astype("f4")
+    theirs, net = torch.nn.Upsample(**settings), fr.nn.Sequential(fr.nn.Upsample(**settings))
+    t = torch.tensor(x, requires_grad=True)
+    y = theirs(t)
+    (y ** 2).sum().backward()
+    assert net.save(tmp_path / "net.safetensors", input_shape=x.shape[1:])
+    for ours in (net, fr.from_torch(torch.nn.Sequential(theirs)), copy.deepcopy(net), pickle.loads(pickle.dumps(net)), fr.load(tmp_path / "net.safetensors")):
+        np.testing.assert_allclose(ours(x).numpy(), y.detach().numpy(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(fr.grad(lambda x: fr.sum(ours(x) ** 2))(fr.asarray(x)).numpy(), t.grad.numpy(), rtol=1e-4, atol=1e-4)

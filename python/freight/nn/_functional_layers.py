@@ -9,7 +9,7 @@ __all__ = [
     "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d",
     "CircularPad1d", "CircularPad2d", "CircularPad3d", "FunctionLayer", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout",
     "PixelShuffle", "PixelUnshuffle", "ChannelShuffle", "Unfold", "Fold", "RReLU", "LocalResponseNorm", "Softmax2d",
-    "UpsamplingNearest2d", "UpsamplingBilinear2d", "BatchNorm3d", "MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d",
+    "Interpolate", "UpsamplingNearest2d", "UpsamplingBilinear2d", "BatchNorm3d", "MaxPool3d", "AvgPool3d", "AdaptiveAvgPool3d",
     "AdaptiveMaxPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "MaxUnpool1d",
     "MaxUnpool2d", "MaxUnpool3d", "LPPool1d", "LPPool2d", "LPPool3d",
     "CosineSimilarity", "PairwiseDistance", "Loss", "CrossEntropyLoss", "NLLLoss", "MSELoss",
@@ -204,6 +204,23 @@ class Softmax2d(FunctionLayer):
 
     def extra_repr(self):
         return ""
+
+
+class Interpolate(FunctionLayer):
+    """What Upsample makes for the modes that the library's layer has not: trilinear and nearest-exact."""
+
+    _function = "interpolate"
+    modes = ("trilinear", "nearest-exact")
+
+    def __init__(self, size=None, scale_factor=None, mode="trilinear", align_corners=None):
+        self._make(locals())
+
+
+def _new_upsample(cls, size=None, scale_factor=None, mode="nearest", align_corners=None):
+    return Interpolate(size, scale_factor, mode, align_corners) if mode in Interpolate.modes else object.__new__(cls)
+
+
+_layers.Upsample.__new__ = staticmethod(_new_upsample)
 
 
 class UpsamplingNearest2d(_layers.Upsample):
