@@ -1,6 +1,7 @@
 """Losses and metrics of a program get what forward returned, also where that is several arrays: the trainer has the first."""
 import functools
 
+from . import _own_arrays
 from ._containers import OF_LIBRARY
 
 
@@ -14,7 +15,8 @@ class Returned:
         self._forward, self._last = forward, None
 
     def __call__(self, *arguments, **keywords):
-        self._last = self._forward(*arguments, **keywords)
+        with _own_arrays.function():
+            self._last = self._forward(*arguments, **keywords)
         return self._last
 
     def given_to(self, function):
@@ -60,7 +62,8 @@ def whole(model, function, kind="metric"):
     @functools.wraps(function)
     def call(outputs, targets):
         try:
-            return called(outputs, targets)
+            with _own_arrays.function():
+                return called(outputs, targets)
         except Exception as error:
             if "while a step is being traced" not in str(error):
                 raise

@@ -110,9 +110,11 @@ def _sliced(x, axis, key):
 
 def assign(x, key, value):
     """x[key] = value, which a parameter gets, too, if a module has given x."""
-    if x._on_host:
+    if x._on_host and _parameter.origin(x) is not None:
         x._take(_parameter.written(x, key, value))
         return
+    if x._on_host:
+        _views.need_own(x)
     if _views.has_part(x, key, value):
         return
     mask = _traced_mask(x, key)

@@ -7,7 +7,7 @@ import itertools
 import threading
 
 from . import _array_api as xp
-from . import _attributes, _core
+from . import _attributes, _core, _own_arrays
 from ._array_api import asarray
 from ._core import Array
 
@@ -82,7 +82,8 @@ class _Traced:
     def __call__(self, inputs):
         args, kwargs = _unflatten(self.structure, iter(inputs))
         results = []
-        output = _flatten(self.function(*args, **kwargs), results)
+        with _own_arrays.function():
+            output = _flatten(self.function(*args, **kwargs), results)
         self.outputs[self._types(inputs)] = output
         self.output = output if all(o == output for o in self.outputs.values()) else None
         self.count += 1
@@ -312,7 +313,8 @@ def value_and_grad(function, argnums=0, has_aux=False):
             at += count
         _state.depth += 1
         try:
-            value = function(*arguments, **keywords)
+            with _own_arrays.function():
+                value = function(*arguments, **keywords)
             loss = value[0] if has_aux else value
             if not isinstance(loss, Array):
                 raise TypeError(f"grad: the function must return a scalar array, got {type(loss)}")

@@ -7,6 +7,7 @@ from . import _array_api as xp
 from . import _core, _parameter
 from ._core import Array
 from ._functions import _call
+from ._own_arrays import need_own  # noqa: F401  (of the extension)
 
 
 class _View:

@@ -359,12 +359,13 @@ nb::object in_place(const Elementwise& f, nb::handle left, nb::handle right) {
   }
   if (a.traced() || b.traced()) {
     // A traced array gets the new value; the write is part of the function.
+    const nb::module_ views = nb::module_::import_("freight._views");
+    if (!a.traced()) views.attr("need_own")(left);
     const Tensor y = traced_binary(f, a, b, dtype);
     if (Shape(y.shape()) != a.array->shape())
       raise<ValueError>(f.name, " in place: the result has shape ", to_string(Shape(y.shape())), ", the array ",
                         to_string(a.array->shape()));
-    if (!a.traced()) raise<TypeError>(f.name, " in place: a host array cannot take a traced value: return it instead");
-    nb::module_::import_("freight._views").attr("write")(left, wrap(y));
+    views.attr("write")(left, wrap(y));
     return nb::borrow(left);
   }
   const View& x = a.array->view;
@@ -470,15 +471,14 @@ nb::object get_item(nb::handle self, nb::handle key) {
 
 void set_item(nb::handle self, nb::handle key, nb::handle value) {
   PyArray& x = *nb::inst_ptr<PyArray>(self);
-  if (!x.on_host() || x.of_parameter) {
+  PyArray* v = array_or_null(value);
+  if (!x.on_host() || x.of_parameter || (v && !v->on_host()) || has_traced(key)) {
     traced("assign")(self, key, value);
     return;
   }
-  PyArray* v = array_or_null(value);
   View from;
   nb::object keep;
   if (v) {
-    if (!v->on_host()) raise<TypeError>("x[...] = v: a host array cannot take a traced value: return it instead");
     from = v->view;
   } else if (const Scalar s = scalar_of(value); s.kind != Scalar::Kind::none) {
     from = scalar_view(s, s.kind == Scalar::Kind::complex ? complex_type(x.view.dtype) : x.view.dtype);
