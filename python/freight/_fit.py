@@ -18,6 +18,7 @@ from ._fit_data import (
     _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _kind_of_pixels, _need_as_many, _need_classes, _need_samples, _pair, _targets, _warn_of_targets, _with_weights)
 from ._fit_losses import (
     _name_for_targets, _name_of, _one_metric, _per_sample, _request, _scaled, _weight_per_class, _weight_per_sample, _weighted, _weights)
+from ._module import _changed
 from ._optim import Optimizer
 from ._transforms import _flatten, _leaves_of, _unflatten, autocast, jit, run_of_trainer
 
@@ -63,13 +64,16 @@ class History:
         return f"History({len(self.epoch)} epochs, {self.ended}: {last})"
 
 
+_MOST_RETRACES = 64  # by callbacks, without a warning
+
+
 class _Sink:
     """Gets the reports of a run, and hands them on to the callbacks. `metric` is its name, `figures` the further ones, `resumed` a run
     directory; where it tells, it gives warnings."""
 
     def __init__(self, model, callbacks, verbose, metric=None, *, figures, resumed=None, tells=True):
         self.model, self.callbacks, self.metric, self.resumed, self.tells = model, callbacks, metric, resumed, tells
-        self.figures, self.gather = figures, figures.gather
+        self.figures, self.gather, self._retraces = figures, figures.gather, 0
         self.history, self.progress = History(), _display.progress(verbose)
         self.progress.names = tuple(dict.fromkeys(["loss", "accuracy", metric, *figures.functions]))
         self.wants_steps = self.progress.wants_steps or any(hears_steps(c) for c in callbacks)
@@ -80,8 +84,24 @@ class _Sink:
 
     def _ask(self, method, *arguments):
         """True where a callback stops the run, else the first learning rate that one returns."""
+        own = any(not type(c).__module__.startswith("freight.") and (method == "on_epoch_end" or hears_steps(c)) for c in self.callbacks)
+        before = _attributes.Read([_several.original(self.model)]) if own else None
         answers = [c._answered(method, getattr(c, method)(*arguments)) for c in self.callbacks]
+        if own and before.is_stale():
+            self._attributes_changed()
         return True if any(a is True for a in answers) else next((a for a in answers if a is not None), None)
+
+    def _attributes_changed(self):
+        """A callback has set attributes of the module, which forward has read when it was traced."""
+        if distributed.get_world_size() > 1:
+            warnings.warn("fit: a callback has changed attributes of the module, of which the other ranks know nothing: the run goes on with those "
+                          "of its start. nn.Buffer has values that may change", stacklevel=2)
+            return
+        _changed(_several.original(self.model))
+        self._retraces += 1
+        if self._retraces == _MOST_RETRACES:
+            warnings.warn(f"fit: callbacks have changed attributes of the module {_MOST_RETRACES} times, and the step was compiled anew each time: "
+                          "nn.Buffer has values that may change, and object.__setattr__ sets what forward does not read", stacklevel=2)
 
     def start(self, summary):
         if self.tells:

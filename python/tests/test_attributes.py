@@ -81,3 +81,45 @@ def test_a_change_of_an_attribute_is_seen(change, how):
     assert len(TRACES) == calls
     if "jit" in how:
         assert compiled.recompilations == ["other attributes of a module"]
+
+
+class Annealed(fr.callbacks.Callback):
+    def __init__(self, change, each_step):
+        self.change, self.each_step = change, each_step
+
+    def on_train_batch_end(self, step, logs):
+        if self.each_step:
+            self.change(self.model, logs["total_step"])
+
+    def on_epoch_end(self, epoch, logs):
+        if not self.each_step:
+            self.change(self.model, epoch)
+
+
+class Weighed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.factor, self.factors, self.array = nn.Linear(4, 1, bias=False), 1.0, {"a": [1.0]}, fr.ones(1)
+
+    def forward(self, x, y=None):
+        return self.fc(x if y is None else x + y) * self.factor * self.factors["a"][0] * self.array
+
+
+@pytest.mark.parametrize("change", [lambda n, t: setattr(n, "factor", t + 1.0), lambda n, t: n.factors["a"].__setitem__(0, t + 1.0),
+                                    lambda n, t: setattr(n, "array", fr.asarray([t + 1.0]))], ids=["number", "nested", "array"])
+@pytest.mark.parametrize("each_step", [False, True])
+@pytest.mark.parametrize("several", [False, True])
+def test_fit_sees_what_a_callback_has_changed(change, each_step, several):
+    net, y = Weighed(), np.zeros((8, 1), "f4")
+    net.fc.weight = fr.ones((1, 4))
+    x, once = (X, X * 0) if several else X, (X.sum(1) ** 2).mean()
+    history = net.fit(x, y, epochs=3, batch_size=8, lr=0.0, verbose=0, validation_data=(x, y), callbacks=[Annealed(change, each_step)]).history
+    np.testing.assert_allclose(history["loss"], [once, 4 * once, 9 * once], rtol=1e-4)
+    # An epoch is validated behind its last step, and in front of on_epoch_end.
+    np.testing.assert_allclose(history["val_loss"], [k * k * once for k in ((2, 3, 4) if each_step else (1, 2, 3))], rtol=1e-4)
+
+
+def test_a_callback_that_changes_attributes_in_many_steps_is_warned():
+    with pytest.warns(UserWarning, match="have changed attributes of the module 64 times, and the step was compiled anew each time: nn.Buffer"):
+        Weighed().fit(X, np.zeros((8, 1), "f4"), epochs=70, batch_size=8, verbose=0,
+                      callbacks=[Annealed(lambda n, t: setattr(n, "factor", 1.0 / t), False)])
