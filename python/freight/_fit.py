@@ -15,7 +15,7 @@ from . import (
 from ._callbacks import Callback, checked, figure_of, hears_steps, judged_by, known_metric, settings_of
 from ._containers import wrapped
 from ._fit_data import (
-    _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _kind_of_pixels, _need_as_many, _need_classes, _need_samples, _pair, _targets, _warn_of_targets, _with_weights)
+    _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _kind_of_pixels, _need_as_many, _need_classes, _need_samples, _pair, _targets, _warn_of_targets, _with_weights, known_names)
 from ._fit_losses import (
     _name_for_targets, _name_of, _one_metric, _per_sample, _request, _scaled, _weight_per_class, _weight_per_sample, _weighted, _weights)
 from ._module import _changed
@@ -159,6 +159,32 @@ def _no_samples(model, input_shape):
     return xp.zeros((0, *shape))
 
 
+def _names_of(model):
+    """The names of outputs that the program has given, or an earlier fit has found."""
+    names = (model.__dict__.get("_task") or {}).get("classes") or vars(_several.original(model)).get("classes")  # the latter in front of any fit
+    return list(names) if isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names) else []
+
+
+def _need_an_output_for_each(model, request, names):
+    outputs = tuple(_core.output_shape(model._node(), request))[1:]
+    if len(outputs) == 1 and outputs != (len(names),):
+        raise ValueError(f"fit: y: expected as many classes as outputs, {outputs[0]}, got {len(names)}, {', '.join(names[:5])}: of more outputs assign "
+                         f"{_name_of(model)}.classes, with a name for each in their order, before fit")
+
+
+def _names_for(model, shape, dtype, names=None):
+    """These names of outputs, or the module's, while it has as many for such samples."""
+    names = _names_of(model) if names is None else names
+    if not names or model._is_unmade():
+        return names
+    request = {"name": "model", "input": shape, "dtype": "float32" if dtype == "uint8" else dtype, "loss": "mse"}
+    try:
+        outputs = tuple(_core.output_shape(model._node(), request))[1:]
+    except (TypeError, ValueError, RuntimeError):  # forward needs values, or other samples
+        return names
+    return names if len(outputs) != 1 or outputs == (len(names),) else []
+
+
 def _need_tokens(model, request):
     """Integers are tokens: a layer that takes numbers refuses their type."""
     try:
@@ -259,7 +285,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
             x, y = _pair(x, "fit: y is missing and x")
         given = x, y
         x, tokens = _inputs(x, "fit: x")
-        y, classes = _targets(y, name, None, "fit")
+        y, classes = _targets(y, name, known_names(y, _names_for(model, x.shape[1:], x.dtype.name)), "fit")
         _warn_of_targets(*given, y, loss)
         if not callable(loss):
             _need_classes(y, "fit")
@@ -276,6 +302,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     weighted = sample_weight is not None or bool(batches and batches.weights is not None) or isinstance(validation_data, tuple) and len(validation_data) == 3
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes, weighted=weighted)
     y = request["y"]
+    if classes and y.dtype == xp.int64 and not callable(loss):
+        _need_an_output_for_each(model, request, classes)
     request["path"] = path
     request["feeds"] = request.get("feeds") or tokens or (x.dtype == xp.float32 and y.dtype == xp.int32) or soft or batches is not None or not shuffle or (
         callable(loss) and y.dtype == xp.uint8)
@@ -370,10 +398,12 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     figure = None if figure in ("loss", "auto") else figure
     sink = _Sink(model, [] if rank else [*callbacks, *comparing], 0 if rank else verbose, figure, figures=figures,
                  resumed=os.fspath(output_dir) if resume else None, tells=not rank)
-    before = model.__dict__.get("_task")
+    before, names_before = model.__dict__.get("_task"), _names_for(model, request["input"], request["dtype"])
     model.__dict__["_task"] = {**{k: request[k] for k in ("input", "dtype", "classes", "mean", "std")}, "loss": named_loss}
     if request["classes"] and y.dtype == xp.int64:  # texts that y had
         model.__dict__["_task"]["class_type"] = "U"
+    elif y.dtype == xp.int64 and y.ndim == 1 and not request["classes"]:
+        model.__dict__["_task"] |= {"classes": names_before, **{k: before[k] for k in ("class_type",) if k in (before or ())}}
     images = (before or {}).get("images") or (None if path else _kind_of_pixels(x))
     if images:
         model.__dict__["_task"]["images"] = images
@@ -590,11 +620,14 @@ def save(model, path, *, input_shape=None, loss=None):
         task["input"], task["dtype"] = model.__dict__["_seen"]
     if loss is not None:
         task["loss"] = loss
-    names = vars(_several.original(model)).get("classes")  # assigned before fit has made a task
-    if not task["classes"] and isinstance(names, (list, tuple)) and all(isinstance(n, str) for n in names):
-        task["classes"] = list(names)
+    task["classes"] = task["classes"] or _names_of(model)
     seen = task.get("dtype") or model.__dict__.get("_seen", (None, None))[1]
     task["dtype"] = "int32" if seen == "int64" else seen or "float32"
+    if task["classes"] and seen and not several:
+        names = _names_for(model, task["input"], task["dtype"], task["classes"])
+        if not names and task["loss"] not in ("mse", "mae", "huber"):
+            warnings.warn(f"save: the file has no names of classes: there are {len(task['classes'])}, and another number of outputs", stacklevel=3)
+            task["classes"] = model.__dict__.setdefault("_task", task)["classes"] = []
     try:
         fault, untrained, text = _saved(model, path, task, several)
     except ValueError:

@@ -54,6 +54,12 @@ def _texts(y):
     return y if isinstance(y, (list, tuple)) and len(y) and isinstance(y[0], str) else None
 
 
+def known_names(y, names):
+    """These names of outputs, where y has such names alone: those of a module stay where a class is missing in further data. Else None."""
+    texts = _texts(y)
+    return names if texts is not None and names and set(texts) <= set(names) else None
+
+
 def _targets(y, loss, classes, what):
     """Targets as the trainer takes them: classes i64 (N), values f32, labels u8 (N, K), or tokens i32 (N, T); and the names
     of classes."""
