@@ -354,7 +354,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     if request.get("of_places") and request["loss"] == "cross_entropy":
         request["of_places"].smoothing = settings.pop("label_smoothing", 0.0)
     sample_weight = batches.weights if batches else sample_weight
-    in_rows = sample_weight is not None or vw is not None or (class_weight is not None and (request["feeds"] or "metric_function" in request))
+    in_rows = sample_weight is not None or vw is not None or (
+        class_weight is not None and (request["feeds"] or "metric_function" in request or settings.get("sync_batch_norm")))
     if (in_rows or class_weight is not None) and y.dtype == xp.int64 and not path:
         outputs = tuple(_core.output_shape(model._node(), request))
         classes = classes or [str(c) for c in range(outputs[-1])]

@@ -87,3 +87,11 @@ def test_pytorch_takes_the_state_strictly_and_gives_it_back(options):
     again = rows(options)[0]
     assert again.load_state_dict(theirs.state_dict()) == ([], [])
     np.testing.assert_array_equal(again.predict(x).numpy(), ours.predict(x).numpy())
+
+
+@pytest.mark.parametrize("weights", ["balanced", {0: 1.0, 1: 3.0}], ids=str)
+def test_class_weights_go_with_statistics_over_all_devices(weights):
+    _, *one = trained(rows, {}, class_weight=weights)
+    _, *two = trained(rows, {}, class_weight=weights, devices=2, sync_batch_norm=True)
+    np.testing.assert_allclose(one, two, rtol=1e-5)
+    assert abs(one[0][-1] / trained(rows, {})[1][-1] - 1) > 1e-3

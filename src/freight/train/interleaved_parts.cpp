@@ -28,7 +28,7 @@ InterleavedParts::Bound& InterleavedParts::bind(size_t part, const Array& block,
   const Graph& g = plan->graph();
   if (g.leaves(Op::input).size() != 2) {
     fail(ErrorKind::usage, "--sync-batch-norm",
-         "is not for a network that reads the program's arrays in its forward pass");
+         "is not for a network that reads the program's arrays in its forward pass, nor with --class-weight");
   }
   if (!slot.block.defined()) slot.block = Array(block.dtype(), block.shape());
   Bound b;
