@@ -8,7 +8,7 @@ import weakref
 from ._core import Array
 
 # Attributes of modules that forward does not read, or that functions follow by themselves.
-_OF_MODULES = frozenset(("_modules", "_held", "_cached", "_task", "_seen", "_compiled", "_layer", "_settings", "_inside", "_layout"))
+_OF_MODULES = frozenset(("_modules", "_held", "_cached", "_task", "_seen", "_compiled", "_layer", "_settings", "_inside", "_inner", "_layout"))
 _MOST_BYTES = 1 << 20  # of an array whose elements are compared; others are compared by what they are
 _PLAIN = (int, float, complex, str, bytes, type(None))
 _assignments = 0  # of attributes to any module, so far
@@ -58,7 +58,7 @@ def _changes_inside(value):
 
 def _items(module):
     """The attributes of a module and those below that forward may read."""
-    return [(name, value) for m in module.modules() if not hasattr(m, "_keys")  # a layer, which has settings alone
+    return [(name, value) for m in module.modules() if m._own_forward or not hasattr(m, "_keys")  # a layer of the library has settings alone
             for name, value in vars(m).items() if name not in _OF_MODULES]
 
 

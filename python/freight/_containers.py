@@ -112,9 +112,16 @@ class Sequential(_Listed):
         return Sequential(dict(parts))
 
     def forward(self, *arrays):
-        return self(*arrays)
+        if not self._own_forward:
+            return self(*arrays)
+        for layer in self:  # for super().forward(x) of a class of the program
+            found = layer(*arrays)
+            arrays = found if isinstance(found, tuple) else (found,)
+        return arrays[0] if len(arrays) == 1 else arrays
 
     def _make_node(self, parts, training):
+        if self._own_forward:
+            return super()._make_node(parts, training)
         node = _core.make_sequential(parts)
         with _modes_kept([part for _, part in parts]):
             node.training = training

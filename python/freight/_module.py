@@ -51,6 +51,12 @@ class Module:
     """A layer, a block or a network. Subclasses make their parts in `__init__`, after `super().__init__()`, and compute in
     `forward`."""
 
+    _own_forward = False  # whether the program has written it, for a class of its own
+
+    def __init_subclass__(cls, **keywords):
+        super().__init_subclass__(**keywords)
+        cls._own_forward = not (getattr(cls.forward, "__module__", None) or "").startswith("freight.")
+
     def __init__(self):
         own = self.__dict__
         own["_modules"], own["_held"] = {}, {}
@@ -209,19 +215,19 @@ class Module:
             from . import _lazy
 
             _lazy.make(self, [_as_leaves(a) for a in arguments], keywords)
-        node = self._node()
+        node, run = self._node(), Module._run.__get__(self) if self._own_forward else self._run
         if _calls.depth:
-            return self._run(node, arguments, keywords)
+            return run(node, arguments, keywords)
         in_step = recording()
         # Arrays of a step keep their types; NumPy's become f32, as outside of a step.
         arguments = [a if in_step and not hasattr(a, "__array_interface__") else self._single(_as_leaves(a)) for a in arguments]
         if arguments and isinstance(arguments[0], _core.Array):
             self.__dict__["_seen"] = (arguments[0].shape[1:], arguments[0].dtype.name)
         if in_step:
-            return self._run(node, arguments, keywords)
+            return run(node, arguments, keywords)
         _calls.depth += 1
         try:
-            result = self._run(node, arguments, {k: _as_leaves(v) for k, v in keywords.items()})
+            result = run(node, arguments, {k: _as_leaves(v) for k, v in keywords.items()})
         finally:
             _calls.depth -= 1
         leaves = []
@@ -404,7 +410,7 @@ class Module:
 
     def __getstate__(self):
         return {**{k: v for k, v in self.__dict__.items()
-                   if k not in ("_cached", "_compiled") and not getattr(v, "_of_a_run", False)}, "training": self._is_unmade() or self._built().training}
+                   if k not in ("_cached", "_compiled", "_inner") and not getattr(v, "_of_a_run", False)}, "training": self._is_unmade() or self._built().training}
 
     def __setstate__(self, state):
         training = state.pop("training")
@@ -463,9 +469,17 @@ class Layer(Module):
 
     def _built(self):
         if "_layer" in self.__dict__:
-            self.__dict__["_cached"] = self.__dict__["_cached"] or (0, self._layer, ())
-            return self._layer
+            if self.__dict__["_cached"] is None:
+                self.__dict__["_cached"] = (0, self._called_by(self._layer), ())
+            return self._cached[1]
         return super()._built()
+
+    def _called_by(self, node):
+        """The library's node, or one that calls a forward of the program, which may call the library's."""
+        if not self._own_forward:
+            return node
+        self.__dict__["_inner"] = node
+        return _core.make_written(self, [("", node)], node.training)
 
     def _make_node(self, parts, training):
         nodes = dict(parts)
@@ -476,7 +490,7 @@ class Layer(Module):
         with _modes_kept([part for _, part in parts]):
             node = _core.make_layer(self._type, settings)
             node.training = training
-        return node
+        return self._called_by(node)
 
     def _run(self, node, arguments, keywords):
         if not arguments and keywords.keys() == {"input"}:
@@ -486,7 +500,14 @@ class Layer(Module):
         return _results(node.call(arguments))
 
     def forward(self, *arguments, **keywords):
-        return self(*arguments, **keywords)
+        return self._forwarded(*arguments, **keywords)
+
+    def _forwarded(self, *arguments, **keywords):
+        """What the library computes, for a call of its forward: by super().forward(x), where the program has written another."""
+        if not self._own_forward:
+            return self(*arguments, **keywords)
+        self._built()
+        return self._run(self._inner, arguments, keywords)
 
     def _make_lazy(self, arguments, keywords):
         raise TypeError(f"{self._type}: its parts cannot be lazy layers: expected layers that are given the number of their inputs")
@@ -511,6 +532,7 @@ class Layer(Module):
         if name in self._keys or isinstance(value, (Module, Parameter)):
             raise AttributeError(f"{self._type}: {name} cannot be set: make another layer")
         object.__setattr__(self, name, value)
+        _attributes.assigned()
 
     def extra_repr(self):
         given = self._settings
@@ -542,7 +564,7 @@ class Layer(Module):
     def __getstate__(self):
         if self._modules:
             return super().__getstate__()
-        own = {k: v for k, v in self.__dict__.items() if k not in ("_cached", "_layer", "_compiled")}
+        own = {k: v for k, v in self.__dict__.items() if k not in ("_cached", "_layer", "_inner", "_compiled")}
         state = [(name, Saved.of(v), v.trainable) for name, v, _ in self._layer.state()]
         return {"own": own, "state": state, "training": self._layer.training}
 
@@ -582,7 +604,7 @@ class RecurrentLayer(Layer):
         """x: (N, T, C), or (T, C) of one sample. state: the first h, of an LSTM (h, c), each (layers * directions, N, H), by default
         zeros. lengths: integers (N), the steps of each sample that count; those behind are not read. Returns (output, state):
         output (N, T, directions * H), zero behind a sample's length, and the states behind its last step."""
-        return self(x, state, lengths=lengths)
+        return self._forwarded(x, state, lengths=lengths)
 
     def _run(self, node, arguments, keywords):
         return self._recurrent(node, *arguments, **keywords)
@@ -608,7 +630,7 @@ class AttentionLayer(Layer):
         with True for keys that are left out, as in PyTorch, or numbers that are added to scores. attn_mask: the same, (T, S) or
         (N * heads, T, S). is_causal: query t sees keys 0 to t. Returns (output (N, T, E), weights (N, T, S), of each head with
         average_attn_weights=False: (N, heads, T, S); None without need_weights)."""
-        return self(query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
+        return self._forwarded(query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
 
     def _run(self, node, arguments, keywords):
         return self._attention(node, *arguments, **keywords)
