@@ -220,7 +220,7 @@ def _new_upsample(cls, size=None, scale_factor=None, mode="nearest", align_corne
     return Interpolate(size, scale_factor, mode, align_corners) if mode in Interpolate.modes else object.__new__(cls)
 
 
-_layers.Upsample.__new__ = staticmethod(_new_upsample)
+setattr(_layers.Upsample, "__new__", staticmethod(_new_upsample))  # a generated class
 
 
 class UpsamplingNearest2d(_layers.Upsample):
