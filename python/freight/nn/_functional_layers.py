@@ -210,14 +210,14 @@ class Interpolate(FunctionLayer):
     """What Upsample makes for the modes that the library's layer has not: trilinear and nearest-exact."""
 
     _function = "interpolate"
-    modes = ("trilinear", "nearest-exact")
+    _modes = ("trilinear", "nearest-exact")
 
     def __init__(self, size=None, scale_factor=None, mode="trilinear", align_corners=None):
         self._make(locals())
 
 
 def _new_upsample(cls, size=None, scale_factor=None, mode="nearest", align_corners=None):
-    return Interpolate(size, scale_factor, mode, align_corners) if mode in Interpolate.modes else object.__new__(cls)
+    return Interpolate(size, scale_factor, mode, align_corners) if mode in Interpolate._modes else object.__new__(cls)
 
 
 setattr(_layers.Upsample, "__new__", staticmethod(_new_upsample))  # a generated class
