@@ -6,7 +6,7 @@ from . import _array_api as xp
 from . import _core, _hints, distributed
 from ._core import Array
 from ._module import Module
-from ._parameter import Parameter, names_in, recording
+from ._parameter import Parameter, names_in, origin, recording
 
 
 def _shortest(rate):
@@ -52,6 +52,8 @@ class Optimizer:
     def _listed(self, params):
         listed = []
         for p in [params] if isinstance(params, (Module, Parameter)) else params:
+            named = origin(p)  # of an attribute of a module, such as net.fc.weight, which is an array
+            p = p if named is None else named
             if not isinstance(p, (Module, Parameter)):
                 raise TypeError(f"{type(self).__name__}: expected modules or their parameters(), got {type(p).__name__}")
             owner = p if isinstance(p, Module) else getattr(p, "_owner", None)

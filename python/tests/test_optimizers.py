@@ -235,3 +235,26 @@ def test_groups_without_a_rate_of_their_own_can_get_one():
     again = made()[1]
     again.load_state_dict({k: v for k, v in made()[1].state_dict().items() if not k.startswith("lr_ratio.")})  # as earlier versions had it
     assert again.group_lr("body") == 0.1
+
+
+def test_parameters_may_be_given_by_the_attributes_of_modules():
+    """As PyTorch's groups are written."""
+    def trained(groups):
+        f.random.seed(0)
+        net = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+        net(np.zeros((1, 3), "f4"))
+        optimizer = optim.SGD(groups(net), lr=0.1)
+        x = np.arange(6, dtype="f4").reshape(2, 3)
+        optimizer.update(f.value_and_grad(lambda net: f.mean(net(x) ** 2))(net)[1])
+        return {name: value.tolist() for name, value in net.state_dict().items()}
+
+    def by_attributes(net):
+        return [{"params": [net[0].weight, net[1].weight], "weight_decay": 0.5}, {"params": (net[0].bias, net[1].bias), "lr": 0.01}]
+
+    def by_parameters(net):
+        parts = dict(net.named_parameters())
+        return [{"params": [parts["0.weight"], parts["1.weight"]], "weight_decay": 0.5}, {"params": [parts["0.bias"], parts["1.bias"]], "lr": 0.01}]
+
+    assert trained(by_attributes) == trained(by_parameters)
+    with pytest.raises(TypeError, match="SGD: expected modules or their parameters"):
+        optim.SGD([f.zeros(3)], lr=0.1)
