@@ -42,5 +42,4 @@ def need_own(x):
         raise TypeError("a host array cannot take a traced value, unless the function has made it: return the value instead, or for a view write "
                         "to the array itself, x[1:] = x[1:] * y")
     if x._is_shared:
-        raise TypeError("a host array cannot take a traced value while there are views of it, or what was computed with it before: expected "
-                        "the write first, or a copy, fr.asarray(x, copy=True)")
+        raise TypeError("a host array cannot take a traced value while there are views of it: expected them to be made after the write")

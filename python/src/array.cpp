@@ -77,7 +77,7 @@ const View& host(const PyArray& a) {
 Tensor borrowed_tensor(const PyArray& a) { return a.on_host() ? Tensor(to_array(a.view)) : a.tensor; }
 
 Tensor tensor_of(const PyArray& a) {
-  if (!a.on_host() || trace::compiling()) return borrowed_tensor(a);
+  if (!a.on_host() || (trace::compiling() && !a.view.block->of_trace)) return borrowed_tensor(a);
   const Array elements = to_array(copy(a.view));
   // A number lies where the other operands do.
   return a.view.shape.rank() == 0 ? In(elements).tensor : Tensor(elements);
@@ -476,13 +476,11 @@ void set_item(nb::handle self, nb::handle key, nb::handle value) {
     traced("assign")(self, key, value);
     return;
   }
-  View from;
+  View from = v ? v->view : View();
   nb::object keep;
-  if (v) {
-    from = v->view;
-  } else if (const Scalar s = scalar_of(value); s.kind != Scalar::Kind::none) {
+  if (const Scalar s = scalar_of(value); s.kind != Scalar::Kind::none) {
     from = scalar_view(s, s.kind == Scalar::Kind::complex ? complex_type(x.view.dtype) : x.view.dtype);
-  } else {
+  } else if (!v) {
     keep = converted(value);
     from = array_of(keep, "x[...] = v").view;
   }

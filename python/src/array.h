@@ -46,8 +46,7 @@ nb::object wrap_view(nb::handle x, Tensor tensor, const char* function, const nb
 nb::object dtype_object(DType dtype);
 PyArray* array_or_null(nb::handle h);
 nb::object converted(nb::handle h);  // freight.asarray
-// For operators and functions: the array, or what asarray makes of a list or another library's array,
-// which `made` keeps; null for other objects.
+// The array, or what asarray makes of a list or another library's array, which `made` keeps; null for other objects.
 PyArray* array_or_converted(nb::handle h, nb::object& made);
 PyArray& array_of(nb::handle h, const char* function, nb::object* made = nullptr);  // TypeError for other objects
 // The elements on the host; a tensor is evaluated.

@@ -9,6 +9,7 @@
 #include <new>
 #include <numeric>
 
+#include "freight/trace/tracer.h"
 #include "loops.h"
 
 namespace freight::python {
@@ -146,6 +147,7 @@ size_t bytes_of(const Shape& shape, DType dtype) {
 
 View::View(DType type, const Shape& extents) : dtype(type), shape(extents), strides(contiguous_strides(extents)) {
   block = std::make_shared<Block>(bytes_of(extents, type));
+  block->of_trace = trace::compiling();
   data = block->data;
 }
 
@@ -442,8 +444,7 @@ Array to_array(const View& x) {
 }
 
 View from_array(const Array& a) {
-  const auto storage = a.storage();
-  auto block = std::make_shared<Block>(a.raw(), a.bytes(), true, storage);
+  auto block = std::make_shared<Block>(a.raw(), a.bytes(), true, a.storage());
   char* first = block->data;
   return View(a.dtype(), a.shape(), contiguous_strides(a.shape()), first, std::move(block));
 }

@@ -95,6 +95,7 @@ struct Block {
   char* data = nullptr;
   size_t bytes = 0;
   bool writable = true;
+  bool of_trace = false;        // new while a function was traced, which may write to it after using it
   std::shared_ptr<void> owner;  // of memory that is not the block's own
 
  private:

@@ -178,3 +178,50 @@ def test_forward_and_losses_of_fit_may_write_too():
         fr.random.seed(0)
         histories.append(Net().fit(x, y, loss=given, epochs=3, batch_size=16, lr=0.1, verbose=0, validation_data=(x, y)).history)
     assert histories[0]["loss"] == pytest.approx(histories[1]["loss"], rel=1e-5) and histories[0]["val_loss"] == pytest.approx(histories[1]["val_loss"], rel=1e-5)
+
+
+def used_before(x):
+    out = fr.ones(4)
+    first = out * x
+    out[0] = 100.0  # on the host, behind a use
+    second = out * x
+    out[1:] += 5
+    view = out[2:]
+    third = view * x[2:]
+    view[0] = -1
+    return first, second, third, out + x
+
+
+def used_before_a_traced_write(x):
+    out = fr.arange(4) * 1.0
+    first = out + x
+    made = fr.zeros(4)
+    second = made + x
+    made[2] = x[0]
+    return first, second, made, out
+
+
+@pytest.mark.parametrize("function", [used_before, used_before_a_traced_write], ids=lambda f: f.__name__)
+def test_what_was_computed_before_a_write_does_not_see_it(function):
+    """A compiled function read the arrays at its end."""
+    expected = [y.numpy() for y in function(fr.asarray(X))]
+    for found, values in zip(fr.jit(function)(fr.asarray(X)), expected):
+        np.testing.assert_array_equal(found.numpy(), values)
+
+
+def test_memory_of_other_libraries_is_read_in_each_call():
+    scale = np.ones(4, "f4")
+    compiled = fr.jit(lambda x: x * fr.asarray(scale))
+    assert compiled(fr.asarray(X)).tolist() == X.tolist()
+    scale[:] = 2
+    assert compiled(fr.asarray(X)).tolist() == (2 * X).tolist()
+
+
+@pytest.mark.parametrize("make", [lambda: fr.zeros(4), lambda: fr.full(4, 0.0)], ids=["zeros", "full"])
+def test_new_arrays_take_traced_values(make):
+    def function(x):
+        out = make()
+        out[1:3] = x[1:3]
+        return out
+
+    assert fr.jit(function)(fr.asarray(X)).tolist() == [0, -1, 2, 0]
