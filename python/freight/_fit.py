@@ -17,7 +17,7 @@ from ._containers import wrapped
 from ._fit_data import (
     _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _kind_of_pixels, _need_as_many, _need_classes, _need_samples, _pair, _targets, _warn_of_targets, _with_weights, known_names)
 from ._fit_losses import (
-    _name_for_targets, _name_of, _one_metric, _per_sample, _request, _scaled, _weight_per_class, _weight_per_sample, _weighted, _weights)
+    OF_VALUES, _name_for_targets, _name_of, _one_metric, _per_sample, _request, _scaled, _weight_per_class, _weight_per_sample, _weighted, _weights)
 from ._module import _changed
 from ._optim import Optimizer
 from ._transforms import _flatten, _leaves_of, _unflatten, autocast, jit, run_of_trainer
@@ -371,6 +371,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         settings["class_weight"] = by_class if isinstance(by_class, str) else json.dumps({str(k): float(v) for k, v in by_class.items()})
     figures = _fit_figures.compared(request, settings, metric, functions, names, judge=judge, higher=higher, own_loss=callable(loss),
                                     stoppings=comparing, directory=os.fspath(output_dir))
+    if apart_of_rows is not None and "metric_function" not in request and request["loss"] not in OF_VALUES:
+        request["loss"] = "mse"  # what compares evaluations is computed here, and the trainer takes rows of values
     figures.apart, figures.only_traced = apart_of_rows, bool(path)
     figures.asked_of(request)
     if figures.names and (path or _several_targets.is_of_several(loss) or vw is not None or validation_data is None):

@@ -627,3 +627,19 @@ def test_a_resumed_run_of_batches_has_the_figures_of_validation_of_the_epochs_be
     run(tmp_path / "part", Stop())
     rest = run(tmp_path / "part", resume=True)
     assert rest.history == whole.history and rest.epoch == whole.epoch and len(rest.history["val_loss"]) == 4
+
+
+@pytest.mark.parametrize("settings", [{}, {"class_weight": {0: 1.0, 1: 2.0, 2: 1.0}}, {"label_smoothing": 0.1}], ids=["weights", "and of classes", "smoothed"])
+def test_a_named_metric_compares_evaluations_of_batches_with_weights(settings):
+    x = np.random.default_rng(0).normal(size=(96, 5)).astype("f4")
+    y, w = (x[:, 0] > 0).astype("i8") + (x[:, 1] > 0), np.random.default_rng(1).uniform(0.5, 2, 96).astype("f4")
+    batches = [(x[i:i + 32], y[i:i + 32], w[i:i + 32]) for i in range(0, 96, 32)]
+
+    def trained(**how):
+        fr.random.seed(1)
+        return nn.Sequential(nn.Linear(5, 3)).fit(batches, validation_data=(x, y), epochs=3, verbose=0, **settings, **how).history
+
+    compared, beside = trained(metric="macro_f1"), trained(metrics=["macro_f1"])
+    assert compared.keys() == beside.keys() >= {"val_macro_f1", "val_accuracy", "accuracy"}
+    for name, values in beside.items():
+        np.testing.assert_allclose(compared[name], values, rtol=1e-6, err_msg=name)
