@@ -663,7 +663,9 @@ def _saved(model, path, task, weights_alone):
     if not weights_alone:
         _lazy.settle(model, xp.zeros((0, *task["input"]), dtype=task["dtype"]))
     text = None if weights_alone else _stored.described(model, {k: v for k, v in task.items() if k not in OF_PROGRAM and not callable(v)})
-    notes = {"inputs": task.get("layout"), "own_loss": "loss_function" in task or None, **{k: task.get(k) for k in ("estimator", "class_type")}}
+    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
+    notes = {"inputs": task.get("layout"), "own_loss": "loss_function" in task or None, "frozen": frozen or None,
+             **{k: task.get(k) for k in ("estimator", "class_type")}}
     request = {"name": _name_of(model), **task, "loss_function": None, "module": text, "weights_alone": weights_alone or None}
 
     def write(notes):

@@ -198,9 +198,13 @@ def notes_in(path):
 
 
 def with_notes(module, path):
-    """The module from the file as its notes say: with names of its results, of several inputs, with a loss of its program, and what an
-    estimator knows besides."""
+    """The module from the file as its notes say: with parameters that are frozen, names of its results, of several inputs, with a loss of
+    its program, and what an estimator knows besides."""
     notes = notes_in(path)
+    parameters = dict(module.named_parameters()) if "frozen" in notes else {}
+    for name in notes.get("frozen", ()):
+        if name in parameters:  # a graph has those that its results depend on
+            parameters[name].requires_grad = False
     if "class_type" in notes:
         vars(module)["_task"]["class_type"] = notes["class_type"]
     if "outputs" in notes:

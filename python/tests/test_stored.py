@@ -236,3 +236,31 @@ def test_the_command_reads_pixels_of_files_as_fit_had_them(tmp_path, kind):
     expected = fr.softmax(net.predict(given[:1]), axis=1).numpy()[0]
     assert [row["probabilities"][str(k)] for k in range(3)] == pytest.approx(expected.tolist(), rel=1e-4)
     assert np.allclose(fr.load(tmp_path / "net.safetensors").predict(given), net.predict(given))
+
+
+class OfNorm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.norm, self.b = nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.b(fr.relu(self.norm(self.a(x))))
+
+
+@pytest.mark.parametrize("frozen", ["a", "norm", "b"])
+def test_frozen_parts_are_frozen_in_a_loaded_graph(tmp_path, frozen):
+    """It goes on as the module does: BatchNorm that is frozen keeps its statistics, and uses them."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(64, 4)).astype("f4") * 2 + 1, rng.integers(0, 3, 64)
+    fr.random.seed(0)
+    net = OfNorm()
+    net.fit(x, y, epochs=2, verbose=0)
+    getattr(net, frozen).requires_grad_(False)
+    net.save(tmp_path / "net.safetensors")
+    loaded = fr.load(tmp_path / "net.safetensors")
+    assert {n: p.requires_grad for n, p in loaded.named_parameters()} == {n: p.requires_grad for n, p in net.named_parameters()}
+    for module in (net, loaded):
+        module.fit(x, y, epochs=2, lr=0.1, seed=3, verbose=0)
+    before = dict(net.state_dict())
+    for name, value in loaded.state_dict().items():
+        np.testing.assert_allclose(value.numpy(), before[name].numpy(), rtol=1e-4, atol=1e-5, err_msg=name)
