@@ -428,7 +428,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         unfinished = sink.history.ended == "stopped" and output_dir and verbose and not rank
         return f"fit: stopped by SIGTERM, saved in {output_dir}: fit(..., resume=True) continues\n" if unfinished else ""
 
-    with _termination.saved_first(output_dir or distributed.get_world_size() > 1, stopped), _flags_kept(model, "freeze" in settings):
+    with _termination.saved_first(output_dir or distributed.get_world_size() > 1, stopped), _fit_settings.flags_kept(model, "freeze" in settings):
         try:
             result = _trained(model, request, sink, ranks, output_dir)
         except (TypeError, ValueError):  # arguments that do not fit: the model is for what it was before
@@ -443,18 +443,6 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         _stopping.settle(comparing, model, result)
         sink.end(result)
     return sink.history
-
-
-@contextlib.contextmanager
-def _flags_kept(model, frozen):
-    """Ends with what is trained as before where the run has `frozen` parts."""
-    before = [(p, p.requires_grad) for p in model.parameters()] if frozen else []
-    try:
-        yield
-    finally:
-        for p, trained in before:
-            if p.requires_grad != trained:
-                p.requires_grad = trained
 
 
 def _need_no_evaluation(settings, metric, monitors):

@@ -1,4 +1,5 @@
-"""Which keywords fit takes of the flags of `freight train`."""
+"""Which keywords fit takes of the flags of `freight train`, and what some of them change for the run alone."""
+import contextlib
 import inspect
 
 from . import _command_functions, _core, _hints
@@ -23,3 +24,15 @@ def checked(owner, settings):
         if name == "early_stop" and type(value) is not int:
             raise TypeError(f"{owner}: early_stop: expected a whole number of evaluations, 0 for none, got {value!r}")
     return dict(settings)
+
+
+@contextlib.contextmanager
+def flags_kept(model, frozen):
+    """Ends with what is trained as before where the run has `frozen` parts."""
+    before = [(p, p.requires_grad) for p in model.parameters()] if frozen else []
+    try:
+        yield
+    finally:
+        for p, trained in before:
+            if p.requires_grad != trained:
+                p.requires_grad = trained
