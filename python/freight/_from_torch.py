@@ -216,7 +216,7 @@ class _Conversion:
             found = self.transformer_layer(getattr(nn, kind), module, path)
         else:
             cls = nn.Upsample if kind.startswith("Upsampling") else getattr(nn, kind, None)
-            cls = nn.Interpolate if cls is nn.Upsample and module.mode in nn.Interpolate.modes else cls
+            cls = nn.Interpolate if cls is nn.Upsample and module.mode in nn.Interpolate._modes else cls
             if not (isinstance(cls, type) and issubclass(cls, (Layer, nn.FunctionLayer, WrittenLayer))):
                 return None
             found = self.known(cls, module, path) if issubclass(cls, Layer) else self.by_settings(cls, module)
