@@ -75,7 +75,7 @@ def fitted(network, x, y, *, classes, weights, validation, settings):
         if loss == "multilabel":
             raise ValueError("sample_weight: expected a network with an output for each of 2 classes, got one with 1 output")
         weights = weights / weights.mean()
-    return _fit.fit(network, x, targets, loss=loss, sample_weight=weights, validation_data=validation, **{"verbose": 0, **settings})
+    return _fit.fit(network, x, targets, sample_weight=weights, validation_data=validation, **{"loss": loss, "verbose": 0, **settings})
 
 
 def probabilities(outputs):

@@ -355,6 +355,7 @@ class Module:
         batch_size: 64 for arrays; validation_split=0.2: the last samples are the validation data. Further settings are flags of
         `freight train`: optimizer="adamw", lr=1e-3, lr_scheduler="onecycle"; lr is 0.01 unless given, whatever optimizer is named. With an
         output_dir the run writes checkpoints, metrics and the model as the command does, and resume=True goes on from the newest.
+        seed: of the order of samples, dropout and augmentation; initial weights and later draws are those of freight.random.seed.
         verbose: 0 nothing, 1 progress in a notebook or a terminal, 2 a line per epoch. Returns a History."""
         from . import _fit
 

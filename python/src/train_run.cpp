@@ -454,6 +454,7 @@ void take_images(const nb::dict& d, store::Preprocessing& p) {
 // Trains; `request` has what model_of and dataset_of read, "settings" and "feeds" (whether arrays are handed over as
 // they are).
 nb::dict fit(const PyNode& node, const nb::dict& request, nb::handle sink) {
+  const SeedKept seed_kept;
   train::Config config = config_of(nb::borrow<nb::dict>(request["settings"]));
   config.data = nb::cast<std::string>(request["data_name"]);
   train::PrepareOptions options;

@@ -129,6 +129,8 @@ def test_networks_take_further_settings_of_fit():
     adam = FreightClassifier(network, **make, fit_settings={"optimizer": "adam", "callbacks": Counts()}).fit(x, y)
     assert len(epochs) == 3
     assert not numpy.array_equal(adam.predict_proba(x), FreightClassifier(network, **make).fit(x, y).predict_proba(x))
+    focal = FreightClassifier(network, **make, fit_settings={"loss": "focal"}).fit(x, y)
+    assert focal.history_.history["loss"][0] < FreightClassifier(network, **make).fit(x, y).history_.history["loss"][0]
     with pytest.raises(ValueError, match="fit_settings: expected None for a model of tables"):
         FreightClassifier("gbdt", fit_settings={"optimizer": "adam"}).fit(x, y)
     with pytest.raises(TypeError, match=r'no setting \'optimizer\': use fit_settings=\{"optimizer": ...\}'):

@@ -73,6 +73,19 @@ def test_equal_seeds_give_equal_results_and_others_do_not():
     assert weights(first) == weights(second) != weights(third)
 
 
+def test_a_fit_leaves_the_seed_and_the_draws_of_the_program():
+    def drawn(between):
+        fr.random.seed(3)
+        first, numbers = nn.Linear(4, 2), fr.random.normal((2,)).tolist()
+        between(first)
+        second = nn.Linear(4, 2)
+        second(np.zeros((1, 4), "f4"))
+        return second.weight.tolist(), numbers, fr.random.normal((2,)).tolist()
+
+    x, y = np.ones((6, 4), "f4"), np.arange(6) % 2
+    assert drawn(lambda net: net(x)) == drawn(lambda net: net.fit(x, y, epochs=2, seed=9, verbose=0))
+
+
 def test_without_validation_data_nothing_is_evaluated():
     history = fit(made())
     assert set(history.history) == {"loss", "accuracy", "lr"}

@@ -198,6 +198,18 @@ void eval(const TensorList& xs);
 
 // Seed of all random numbers: random ops of steps and initial values of parameters made after the call.
 void seed(uint64_t value);
+// Puts the seed and what has been drawn back when it ends: a run with a seed of its own leaves those of the program.
+class SeedKept {
+ public:
+  SeedKept();
+  ~SeedKept();
+  SeedKept(const SeedKept&) = delete;
+  SeedKept& operator=(const SeedKept&) = delete;
+
+ private:
+  uint64_t seed_, epoch_;
+  int64_t state_[2];
+};
 
 // Settings of grad.
 struct GradOptions {

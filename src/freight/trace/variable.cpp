@@ -15,7 +15,7 @@ namespace freight {
 namespace {
 
 std::atomic<uint64_t> g_seed{0};
-std::atomic<uint64_t> g_epoch{0};  // how often seed() was called
+std::atomic<uint64_t> g_epoch{0}, g_epochs{0};  // which call of seed() set it, and how many there were
 
 void refuse_while_tracing(const char* op, const Variable& v) {
   if (!trace::compiling()) return;
@@ -291,7 +291,15 @@ Variable rng_state() {
 void seed(uint64_t value) {
   rng_state().set(Array::of<int64_t>({static_cast<int64_t>(value), 0}, {2}));
   g_seed = value;
-  ++g_epoch;
+  g_epoch = ++g_epochs;
+}
+
+SeedKept::SeedKept() : seed_(g_seed), epoch_(g_epoch) { std::copy_n(rng_state().array().data<int64_t>(), 2, state_); }
+
+SeedKept::~SeedKept() {
+  rng_state().set(Array::of<int64_t>({state_[0], state_[1]}, {2}));
+  g_seed = seed_;
+  g_epoch = epoch_;
 }
 
 }  // namespace freight
