@@ -67,6 +67,10 @@ def make(model, arguments, keywords):
         _calls.making = False
         for node, mode in [*modes, *((m._built(), True) for m in lazy if m not in _unmade)]:
             node.training = mode
+        if not model._is_unmade():
+            for m in list(model.modules()):  # outer ones first
+                if (mode := m.__dict__.pop("_mode", None)) is not None:
+                    m.train(mode)
 
 
 def settle(model, x):

@@ -60,3 +60,16 @@ def test_each_becomes_the_layer_of_its_name(kind, shape, made):
     layer = getattr(nn, kind)(*made)
     same = getattr(nn, kind[4:])(shape[1], *made)
     assert layer(fr.ones(shape)).shape == same(fr.ones(shape)).shape and repr(layer) == repr(same)
+
+
+@pytest.mark.parametrize("modes", [("eval",), ("train",), ("eval", "train"), ("train", "conv eval"), ("eval", "conv train")])
+def test_modes_may_be_set_before_they_are_made(modes):
+    net, made = Net(), Net()
+    made(X.astype("f4"))
+    for n in (net, made):
+        for mode in modes:
+            getattr(n.conv if mode.startswith("conv") else n, mode.rpartition(" ")[2])()
+    expected = [m.training for m in made.modules()]
+    assert net.training == made.training
+    net(X.astype("f4"))
+    assert [m.training for m in net.modules()] == expected
