@@ -73,19 +73,6 @@ def test_equal_seeds_give_equal_results_and_others_do_not():
     assert weights(first) == weights(second) != weights(third)
 
 
-def test_a_fit_leaves_the_seed_and_the_draws_of_the_program():
-    def drawn(between):
-        fr.random.seed(3)
-        first, numbers = nn.Linear(4, 2), fr.random.normal((2,)).tolist()
-        between(first)
-        second = nn.Linear(4, 2)
-        second(np.zeros((1, 4), "f4"))
-        return second.weight.tolist(), numbers, fr.random.normal((2,)).tolist()
-
-    x, y = np.ones((6, 4), "f4"), np.arange(6) % 2
-    assert drawn(lambda net: net(x)) == drawn(lambda net: net.fit(x, y, epochs=2, seed=9, verbose=0))
-
-
 def test_without_validation_data_nothing_is_evaluated():
     history = fit(made())
     assert set(history.history) == {"loss", "accuracy", "lr"}
@@ -701,14 +688,3 @@ def test_two_classes_by_one_output(kind):
         net = nn.Sequential(nn.Linear(10, 1))
         net.fit(X, targets, loss=loss, epochs=5, lr=0.3, verbose=0)
         assert ((np.asarray(net.predict(X))[:, 0] > 0) == (y > 0)).mean() > 0.9
-
-
-def test_parts_that_one_fit_freezes_are_trained_by_the_next():
-    net = chain()
-    net.get_parameter("0.bias").requires_grad = False
-    before = {name: p.requires_grad for name, p in net.named_parameters()}
-    fit(net, freeze="backbone", epochs=1)
-    assert {name: p.requires_grad for name, p in net.named_parameters()} == before
-    first = net[0].weight.numpy().copy()
-    fit(net, epochs=1)
-    assert np.abs(net[0].weight.numpy() - first).max() > 1e-4

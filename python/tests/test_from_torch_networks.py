@@ -681,26 +681,3 @@ def test_names_of_results_are_stored(tmp_path):
         found = net.predict(x.numpy())
         assert list(found) == ["classes", "more"] and list(found["more"]) == ["value"]
         np.testing.assert_allclose(found["more"]["value"].numpy(), y["more"]["value"].detach().numpy(), rtol=1e-5)
-
-
-@pytest.mark.parametrize("longest", [6, 4])
-@pytest.mark.parametrize("value", [0.0, 2.5])
-def test_packed_sequences_are_padded_to_the_longest_whose_length_is_known(longest, value):
-    class Padded(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.rnn = torch.nn.GRU(4, 5, batch_first=True)
-
-        def forward(self, x, lengths):
-            packed = T.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-            y, n = T.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True, padding_value=value)
-            return y, n
-
-    theirs, x, lengths = Padded().eval(), torch.randn(3, 6, 4), torch.tensor([2, longest, 3])
-    ours = fr.from_torch(theirs)
-    y, n = ours(x.numpy(), lengths.numpy())
-    expected, counts = theirs(x, lengths)
-    assert y.shape == tuple(expected.shape) and n.tolist() == counts.tolist()
-    np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), rtol=1e-4, atol=1e-5)
-    with pytest.raises(ValueError, match=r"pad_packed_sequence: total_length: expected x.size\(1\) where a compiled function gets the lengths"):
-        fr.jit(lambda x, n: ours(x, n))(fr.asarray(x.numpy()), fr.asarray(lengths.numpy()))

@@ -1,6 +1,7 @@
 """Optimizers: PyTorch's values step by step, and parameters that have no gradient."""
 import numpy as np
 import pytest
+from test_fit import chain, fit
 
 import freight as f
 from freight import nn, optim
@@ -258,3 +259,14 @@ def test_parameters_may_be_given_by_the_attributes_of_modules():
     assert trained(by_attributes) == trained(by_parameters)
     with pytest.raises(TypeError, match="SGD: expected modules or their parameters"):
         optim.SGD([f.zeros(3)], lr=0.1)
+
+
+def test_parts_that_one_fit_freezes_are_trained_by_the_next():
+    net = chain()
+    net.get_parameter("0.bias").requires_grad = False
+    before = {name: p.requires_grad for name, p in net.named_parameters()}
+    fit(net, freeze="backbone", epochs=1)
+    assert {name: p.requires_grad for name, p in net.named_parameters()} == before
+    first = net[0].weight.numpy().copy()
+    fit(net, epochs=1)
+    assert np.abs(net[0].weight.numpy() - first).max() > 1e-4

@@ -128,6 +128,19 @@ def test_plan_tells_memory_and_steps_before_anything_runs():
     assert plan.flops >= 2 * 64 * 32 * 16 and any("matmul" in s for s in plan.steps) and "steps" in repr(plan)
 
 
+def test_a_fit_leaves_the_seed_and_the_draws_of_the_program():
+    def drawn(between):
+        f.random.seed(3)
+        first, numbers = f.nn.Linear(4, 2), f.random.normal((2,)).tolist()
+        between(first)
+        second = f.nn.Linear(4, 2)
+        second(np.zeros((1, 4), "f4"))
+        return second.weight.tolist(), numbers, f.random.normal((2,)).tolist()
+
+    x, y = np.ones((6, 4), "f4"), np.arange(6) % 2
+    assert drawn(lambda net: net(x)) == drawn(lambda net: net.fit(x, y, epochs=2, seed=9, verbose=0))
+
+
 def test_random_numbers_follow_from_seeds_and_keys():
     f.random.seed(5)
     a = f.random.normal((100,))

@@ -291,7 +291,7 @@ class TableReader {
     if (source_.ranking) need_relevances(cells_, target_);
     if (source_.ranking && weight_) need_weights_of_groups();
     if (source_.known) return;
-    // Who asks for regression may have such a target; else the column is more likely to be the wrong one.
+    // Users who ask for regression may have such a target; otherwise the column is more likely to be the wrong one.
     if (classes > 0 || source_.task != "values") need_different(cells_, target_, out_.shape.classes);
     if (classes == 0) need_told_apart(cells_, target_);
     if (source_.task == "counts") need_counts(cells_, target_);
