@@ -16,6 +16,7 @@
 #include "freight/passes/passes.h"
 #include "freight/run/collectives.h"
 #include "freight/run/plan.h"
+#include "freight/run/shared_arena_internal.h"
 
 namespace freight {
 
@@ -31,53 +32,7 @@ struct Slot {
   void* address = nullptr;
   std::vector<Fixup> fixups = {};
 };
-
-// An arena: of the host where there is no device, else on the device or its pinned memory of the host.
-class Arena {
- public:
-  Arena(std::shared_ptr<DeviceMemory> memory, size_t bytes, DeviceSide side = DeviceSide::device)
-      : memory_(std::move(memory)) {
-    if (memory_) {
-      address_ = side == DeviceSide::host ? memory_->allocate_host(bytes) : memory_->allocate(bytes);
-    } else {
-      host_ = Storage::allocate(bytes);
-      address_ = host_->data();
-    }
-  }
-  ~Arena() {
-    if (memory_) memory_->release(address_);
-  }
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-  void* address() const { return address_; }
-
- private:
-  std::shared_ptr<DeviceMemory> memory_;
-  std::shared_ptr<Storage> host_;
-  void* address_ = nullptr;
-};
-
 }  // namespace
-
-class SharedArena {
- public:
-  // Held by who runs in it or asks for more of it.
-  std::mutex& mutex() { return mutex_; }
-  // Where so many bytes are. The address may be another one than before: what lay there is gone.
-  void* of(const std::shared_ptr<DeviceMemory>& memory, size_t bytes) {
-    if (!arena_ || bytes > bytes_) {
-      arena_.reset();  // before there is a larger one
-      arena_ = std::make_unique<Arena>(memory, bytes);
-      bytes_ = bytes;
-    }
-    return arena_->address();
-  }
-
- private:
-  std::mutex mutex_;
-  std::unique_ptr<Arena> arena_;
-  size_t bytes_ = 0;
-};
 
 std::shared_ptr<SharedArena> make_shared_arena() { return std::make_shared<SharedArena>(); }
 
@@ -114,7 +69,9 @@ struct Executable::Bound {
   std::unique_ptr<Arena> random_block;
   std::shared_ptr<SharedArena> arena;
   Slot arena_slot;
-  std::unique_ptr<Arena> kept, host;
+  std::unique_ptr<Arena> host;
+  // Where the results of the steps that run once are, by value; null for others.
+  ByValue<std::shared_ptr<KeptValue>> kept;
   std::vector<Array> constants;
   std::vector<void*> table;
   std::vector<BoundStep> steps;
@@ -205,6 +162,26 @@ struct Executable::Bound {
     }
     return random_block->address();
   }
+  // As far as no other executable has left their results.
+  void run_once_steps(const Plan& plan) {
+    const PlacedGraph& placed = plan.placed();
+    const auto node = [&](size_t step) -> const Node& { return placed.graph.node(plan.steps()[step].node); };
+    ByValue<bool> wanted(placed.graph);  // roots
+    for (const Value v : placed.graph.value_ids()) wanted[v] = kept[v] && !kept[v]->computed;
+    std::vector<size_t> needed;
+    for (size_t i = plan.once_steps(); i-- > 0;) {
+      if (std::none_of(node(i).outputs.begin(), node(i).outputs.end(), [&](Value v) { return wanted[v]; })) continue;
+      needed.push_back(i);
+      for (const Value v : node(i).inputs) {
+        const Value root = placed.place(v).root;
+        wanted[root] = !kept[root] || !kept[root]->computed;
+      }
+    }
+    std::for_each(needed.rbegin(), needed.rend(), [&](size_t i) { run_step(i, nullptr); });
+    for (const auto& k : kept) {
+      if (k) k->computed = true;
+    }
+  }
   void begin_run() const {
     if (const auto it = marks.find(kRunBegins); it != marks.end()) it->second->set(Queue::kernels);
   }
@@ -252,11 +229,14 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
     const std::lock_guard alone(b.arena->mutex());
     b.arena->of(b.memory, memory.arena_bytes);  // so that what does not fit is refused here
   }
-  b.kept = std::make_unique<Arena>(b.memory, memory.kept_bytes);
   if (memory.host_bytes > 0) b.host = std::make_unique<Arena>(b.memory, memory.host_bytes, DeviceSide::host);
   const std::vector<Value> state_leaves = g.leaves(Op::state);
   need_count("run", "states", states.size(), state_leaves.size() - plan_->kept_casts().size());
   add_copies(states, options.copies);
+  {
+    const std::lock_guard alone(b.arena->mutex());
+    b.kept = b.arena->keep(*plan_, states, b.memory);
+  }
   for (size_t i = 0; i < states.size(); ++i) {
     const Value leaf = state_leaves[i];
     if (!states[i] || states[i]->size() < g.type(leaf).bytes()) {
@@ -289,13 +269,13 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
   }
 
   // Adds a table entry for a buffer plus an offset.
-  const auto add = [&](const Buffer& buffer, size_t offset) {
+  const auto add = [&](const Buffer& buffer, size_t offset, const KeptValue* kept = nullptr) {
     const size_t entry = b.table.size();
     void* base = nullptr;
     const auto index = static_cast<size_t>(buffer.index);
     switch (buffer.kind) {
       case MemoryKind::arena: b.arena_slot.fixups.push_back({entry, buffer.offset + offset}); break;
-      case MemoryKind::kept: base = static_cast<char*>(b.kept->address()) + buffer.offset; break;
+      case MemoryKind::kept: base = kept->address; break;
       case MemoryKind::host:
         if (b.host) base = static_cast<char*>(b.host->address()) + buffer.offset;
         break;
@@ -310,7 +290,7 @@ Executable::Executable(std::shared_ptr<const Plan> plan, std::vector<std::shared
   };
   const auto add_value = [&](Value v) {
     const Place& p = plan_->placed().place(v);
-    return add(memory.buffers[p.root], static_cast<size_t>(p.offset) * size_of(g.type(v).dtype));
+    return add(memory.buffers[p.root], static_cast<size_t>(p.offset) * size_of(g.type(v).dtype), b.kept[p.root].get());
   };
   const ByNode<bool> within = passes::sums_read_within(g);
   b.sums = order_of_sums(*plan_);
@@ -388,7 +368,11 @@ void Executable::replay(const std::vector<Array>& inputs, const std::vector<Arra
 void Executable::run_once_steps() {
   if (prepared_) return;
   if (make_copies_) make_copies_->run({}, {});
-  for (size_t i = 0; i < plan_->once_steps(); ++i) bound_->run_step(i, nullptr);
+  for (const auto& k : bound_->kept) {
+    if (k && thawed_) k->computed = false;
+  }
+  thawed_ = false;
+  bound_->run_once_steps(*plan_);
   prepared_ = true;
 }
 

@@ -57,7 +57,8 @@ struct PlanCacheStats {
 PlanCacheStats plan_cache_stats();
 void clear_plan_cache();
 
-// Memory for the intermediate values of executables of one device that never run at once: as much as the largest needs.
+// Memory for executables of one device and of equal options that never run at once: as much for their intermediate
+// values as the largest needs, and one copy of each result of steps that run once which several of them compute alike.
 class SharedArena;
 std::shared_ptr<SharedArena> make_shared_arena();
 
@@ -95,7 +96,10 @@ class Executable {
   static void run_together(const std::vector<Joint>& all, Collectives& collectives);
   // Call after others have changed frozen states, or states of which the plan keeps copies: the next run recomputes
   // what depends on them.
-  void thaw() { prepared_ = false; }
+  void thaw() {
+    prepared_ = false;
+    thawed_ = true;
+  }
   const Plan& plan() const { return *plan_; }
 
  private:
@@ -114,6 +118,7 @@ class Executable {
   std::unique_ptr<Bound> bound_;
   std::unique_ptr<Executable> make_copies_;  // of Plan::copying(); null where there are none
   bool prepared_ = false;                    // that has run, and the steps that run once
+  bool thawed_ = false;                      // their results of before do not count
 };
 
 }  // namespace freight
