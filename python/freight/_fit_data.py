@@ -172,14 +172,21 @@ def _argument(what):
     return what if ":" in what else f"{what}: x"
 
 
+def is_iterator(loader):
+    """Whether its batches come once. To ask for an iterator instead would start the workers of a DataLoader."""
+    return hasattr(loader, "__next__")
+
+
 class _Batches:
     """The batches of an iterable, such as a DataLoader, for each epoch anew; of an iterator where the last epoch has ended."""
 
     def __init__(self, loader, loss, steps):
-        self.loader, self.loss, self.endless = loader, loss, iter(loader) is loader
-        self.count, self.of_labels = _batches_per_epoch(loader, steps), xp.float32
+        self.loader, self.loss, self.endless = loader, loss, is_iterator(loader)
+        self.count, self.length, self.of_labels = *_batches_per_epoch(loader, steps), xp.float32
         self.weighted = None  # gives the targets of a batch with the weights of its samples in their rows
-        self.read, self.epoch, self.kept = 0, -1, None  # of an iterator: its first batch is looked at before the run
+        # The first batch is looked at before the run, which then gets it as well: an epoch takes the batches once.
+        self.batches, self.kept, self.repeats, self.over = None, None, False, False
+        self.read, self.epoch, self.at = 0, -1, 0
         job, replicas = distributed._job(), getattr(getattr(loader, "sampler", None), "num_replicas", 1)
         if replicas > 1:
             raise ValueError(f"fit: x: its sampler divides the samples among {replicas} processes: expected the same batches on "
@@ -195,30 +202,29 @@ class _Batches:
         self.samples = self.count * self.size
 
     def start(self, epoch, first):
+        again = epoch == self.epoch  # the trainer asks for the same epoch a second time
         if self.endless:
-            again = epoch == self.epoch and self.at > 0  # the trainer asks for the same epoch a second time
-            self.repeats = again and epoch == 0 and self.read == 1  # only the first batch was read: it is given once more
-            self.over = again and self.read > 1
-            self.epoch, self.at = epoch, 0
-            return
-        sampler = getattr(self.loader, "sampler", None)
-        if hasattr(sampler, "set_epoch"):
-            sampler.set_epoch(epoch)
-        self.batches, self.at = iter(self.loader), 0
+            self.batches, self.over = self.loader, again and self.at > 0 and self.read > 1
+        elif not again or self.read > 1:
+            sampler = getattr(self.loader, "sampler", None)
+            if hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(epoch)
+            self.batches, self.read = iter(self.loader), 0
+        self.repeats, self.epoch, self.at = again and self.read == 1, epoch, 0
         while self.at < first:
             self.next()
 
     def _raw(self):
-        if not self.endless:
-            return next(self.batches, None)
         if self.repeats:
             self.repeats = False
             return self.kept
-        batch = None if self.over else next(self.loader, None)
-        if batch is None and not self.over:
+        batch = None if self.over else next(self.batches, None)
+        if batch is None and self.endless and not self.over:
             raise ValueError(f"fit: x has ended after {self.read} batches: expected {self.count} in each epoch (steps_per_epoch)")
         self.read += 1
         self.kept = batch if self.read == 1 else None
+        if not self.endless and self.read == self.length:  # ends the iteration, as a loop does: a sampler then draws once more
+            next(self.batches, None)
         return batch
 
     def next(self):
@@ -242,6 +248,7 @@ class _Batches:
 
 
 def _batches_per_epoch(loader, steps):
+    """(the batches of an epoch, the loader's length or None)"""
     try:
         count = len(loader)
     except TypeError:
@@ -253,7 +260,7 @@ def _batches_per_epoch(loader, steps):
         raise ValueError(f"fit: steps_per_epoch: expected a whole number from 1{most}, got {steps!r}")
     if count == 0:
         raise ValueError("fit: x has no batches: expected at least one")
-    return steps or count
+    return steps or count, count
 
 
 def _are_batches(x):

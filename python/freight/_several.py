@@ -126,6 +126,29 @@ def _joined(model, x, what):
     return joined_of(model, layout), rows
 
 
+class _LookedAt:
+    """A loader whose first batch was looked at: the first iteration over it goes on with that one."""
+
+    def __init__(self, loader, first, others):
+        self._loader, self._begun, self.sampler = loader, itertools.chain([first], others), getattr(loader, "sampler", None)
+
+    def __iter__(self):
+        begun, self._begun = self._begun, None
+        return iter(self._loader) if begun is None else begun
+
+    def __len__(self):
+        return len(self._loader)
+
+
+def _looked_at(loader):
+    """(the first batch, or None where there is none, and what has all batches)."""
+    others = iter(loader)
+    first = next(others, None)
+    if first is None:
+        return None, loader
+    return first, itertools.chain([first], others) if _fit_data.is_iterator(loader) else _LookedAt(loader, first, others)
+
+
 class _Batches:
     """The batches of a loader, of which each is changed."""
 
@@ -140,17 +163,14 @@ class _Batches:
 
 
 def _each(loader, changed):
-    return map(changed, loader) if iter(loader) is loader else _Batches(loader, changed)
+    return map(changed, loader) if _fit_data.is_iterator(loader) else _Batches(loader, changed)
 
 
 def _of_batches(model, loader, what):
     """(the module as one of a single array, the batches as such arrays), where the batches have several inputs."""
     if not isinstance(model, Module) or _takes(model)[0] < 2:
         return model, loader
-    is_iterator = iter(loader) is loader
-    first = next(iter(loader), None)
-    if is_iterator:
-        loader = itertools.chain([] if first is None else [first], loader)
+    first, loader = _looked_at(loader)
     if not isinstance(first, (tuple, list)) or len(first) not in (2, 3) or not _are_several(model, first[0]):
         return model, loader
     whole, _ = _joined(model, first[0], f"{what}: batch 0 of x")
@@ -214,8 +234,8 @@ def accepted_with_targets(function):
         task = whole.__dict__.get("_task") or {}
         if name == "evaluate":
             loss, loss_weights = (task.get("loss_function"), task.get("loss_weights")) if loss is None else (loss, loss_weights)
-            metric = task.get("metric") if metric is None and metrics is None else metric
-            metrics = task.get("metrics") if metric is None and metrics is None else metrics
+            if metric is None and metrics is None:
+                metric, metrics = task.get("metric"), task.get("metrics")
         if targets.layout is not None or (y is None and _fit_data._is_loader(x)):
             if targets.layout is not None:
                 _several_targets.need_loss(loss, name)

@@ -145,3 +145,44 @@ def test_a_run_on_batches_that_start_again_is_resumed(tmp_path):
         assert np.array_equal(value, part.state_dict()[name]), name
     with pytest.raises(ValueError, match="resume: expected batches that start again.* got an iterator"):
         nn.Linear(4, 2).fit(iter(batches), steps_per_epoch=2, output_dir=tmp_path / "part", resume=True, verbose=0)
+
+
+class Counted:
+    """Batches that note how often they are iterated, as loaders that shuffle by a generator of their own depend on it."""
+
+    def __init__(self, inputs):
+        self.inputs, self.drawn, self.ended = inputs, [], 0
+
+    def __len__(self):
+        return 3
+
+    def __iter__(self):
+        epoch = 1 + (self.drawn[-1][0] if self.drawn else 0)
+        for i in range(3):
+            self.drawn.append((epoch, i))
+            yield self.inputs(slice(16 * i, 16 * (i + 1))), CLASSES[16 * i:16 * (i + 1)]
+        self.ended += 1
+
+
+@pytest.mark.parametrize("net, inputs", [(lambda: nn.Linear(4, 2), lambda rows: X[rows]), (Two, lambda rows: (X[rows], Z[rows])),
+                                         (Two, lambda rows: {"p": X[rows], "q": Z[rows]})])
+def test_an_epoch_iterates_over_the_batches_once(net, inputs):
+    batches = Counted(inputs)
+    net = net()
+    net.fit(batches, epochs=3, verbose=0)
+    assert batches.drawn == [(epoch, i) for epoch in (1, 2, 3) for i in range(3)]
+    assert batches.ended == 3
+    net.evaluate(batches)
+    assert batches.drawn[9:] == [(4, i) for i in range(3)]
+
+
+@pytest.mark.parametrize("metrics", [["top5"], [lambda outputs, targets: fr.mean(outputs)]])
+def test_evaluate_has_the_metrics_of_fit_beside_that_of_a_monitor(metrics):
+    targets = np.arange(64) % 10
+    net = nn.Linear(4, 10)
+    stop = callbacks.EarlyStopping(monitor="val_accuracy", patience=5)
+    history = net.fit(X, targets, validation_data=(X, targets), metrics=metrics, callbacks=[stop], verbose=0).history
+    found = net.evaluate(X, targets)
+    assert set(found) == {name.removeprefix("val_") for name in history if name.startswith("val_")} and len(found) == 3
+    for name, value in found.items():
+        assert value == pytest.approx(history[f"val_{name}"][-1], rel=1e-6)
