@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "freight/base/strings.h"
 #include "run_command.h"
 
 namespace freight::test {
@@ -175,6 +177,33 @@ TEST(TextCommands, EvalMeasuresAllOfAFileOfOnesOwn) {
   EXPECT_EQ(count(own), 30) << own.err;
   const Ran share = run_freight({"eval", model, "--data", dir + "/mine.csv", "--val-split", "0.5", "--json"});
   EXPECT_NE(share.code, 0) << "one class cannot be divided";
+}
+
+// A test set that training left alone stays one, whatever was chosen on the validation set beside it.
+TEST(TextCommands, EvalNamesTheTestSetBesideAValidationSetThatDecided) {
+  const std::string dir = scratch_dir(), data = dir + "/texts", model = dir + "/run/model.safetensors";
+  std::filesystem::create_directory(data);
+  for (const auto& [part, count] : {std::pair{"train", 80}, {"val", 30}, {"test", 50}}) {
+    std::string rows;
+    for (int i = 0; i < count; ++i) {
+      rows += cat("{\"text\": \"a ", i % 2 ? "good" : "bad", " film of ", i, "\", \"label\": \"", i % 2, "\"}\n");
+    }
+    write_file(cat(data, "/", part, ".jsonl"), rows);
+  }
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"--metric", "f1"}, {"--early-stop", "2"}, {"--threshold", "recall=0.9"}}) {
+    std::vector<std::string> args = {"train", data, "--model", "text_bow", "-o", dir + "/run", "--overwrite"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Ran r = run_freight(args);
+    ASSERT_EQ(r.code, 0) << r.err;
+    for (const auto& [split, count] : {std::pair{"test", 50}, {"val", 30}}) {
+      const Ran e = run_freight({"eval", model, "--split", split, "--json"});
+      ASSERT_EQ(e.code, 0) << e.err;
+      EXPECT_EQ(Json::parse(e.out).at("split"), split) << (more.empty() ? "" : more[0]);
+      EXPECT_EQ(Json::parse(e.out).at("count"), count);
+      EXPECT_TRUE(Json::parse(e.out).at("scores").contains("mcc"));
+    }
+  }
 }
 
 TEST(TextCommands, BadInputIsNamedAndExitsThree) {

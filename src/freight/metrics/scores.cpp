@@ -327,7 +327,7 @@ constexpr std::array<MetricRow, 23> kMetrics = {{
     {"accuracy", For::classes, true, true, true, By::all, accuracy},
     {"top5", For::more, true, false, false, By::all, top5},
     {"balanced_accuracy", For::classes, true, true, true, By::recalls, balanced_accuracy},
-    {"mcc", For::classes, true, false, true, By::signed_unit, mcc},
+    {"mcc", For::classes, true, true, true, By::signed_unit, mcc},
     {"log_loss", For::classes, false, true, false, By::positive, log_loss, macro<log_loss>},
     {"ece", For::classes, false, true, false, By::none, calibration_error},
     {"rmse", For::values, false, true, false, By::positive, rmse},
