@@ -11,7 +11,6 @@ from ._core import Array, dtype
 from ._nested import flattened as _flattened
 from ._manipulation import *  # noqa: F401,F403
 from ._manipulation import _ANY, _all_on_host, _array, _axis, _placed, _taken
-from ._own_arrays import made as _made
 from ._functions import _call, maximum, minimum, multiply, not_equal, sqrt, subtract, square, equal, logical_or
 
 newaxis = None
@@ -111,7 +110,7 @@ def _need_one(function, shape, others):
 def empty(shape, *_others, dtype=None, device=None):
     """An array of any elements."""
     _need_one("empty", shape, _others)
-    return _placed(_made(_core.empty(shape, dtype)), device)
+    return _placed(_core.empty(shape, dtype), device)
 
 
 def full(shape, fill_value, *, dtype=None, device=None):
@@ -121,19 +120,19 @@ def full(shape, fill_value, *, dtype=None, device=None):
             raise ValueError(f"full: the value must be a number or an array without axes, got shape {fill_value.shape}")
         y = broadcast_to(fill_value if dtype is None else astype(fill_value, dtype), shape)
         return _placed(astype(y, y.dtype), device)
-    return _placed(_made(_core.full(shape, fill_value, dtype)), device)
+    return _placed(_core.full(shape, fill_value, dtype), device)
 
 
 def zeros(shape, *_others, dtype=None, device=None):
     """An array of zeros, float32 unless dtype says otherwise."""
     _need_one("zeros", shape, _others)
-    return _placed(_made(_core.full(shape, 0, float32 if dtype is None else dtype)), device)
+    return _placed(_core.full(shape, 0, float32 if dtype is None else dtype), device)
 
 
 def ones(shape, *_others, dtype=None, device=None):
     """An array of ones, float32 unless dtype says otherwise."""
     _need_one("ones", shape, _others)
-    return _placed(_made(_core.full(shape, 1, float32 if dtype is None else dtype)), device)
+    return _placed(_core.full(shape, 1, float32 if dtype is None else dtype), device)
 
 
 def empty_like(x, /, *, dtype=None, device=None):

@@ -77,5 +77,7 @@ class Read:
         if self._by_assignment and self._assignments == _assignments:
             return False
         now = Read([m() for m in self._modules])
+        if self._compared != now._compared:
+            return True
         self._assignments = now._assignments
-        return self._compared != now._compared
+        return False

@@ -18,19 +18,14 @@ Types& types() {
   return t;
 }
 
-nb::object wrap(View view) {
+static nb::object wrapped(PyArray array) {
   nb::object o = nb::inst_alloc(types().array);
-  new (nb::inst_ptr<PyArray>(o)) PyArray{std::move(view), {}};
+  new (nb::inst_ptr<PyArray>(o)) PyArray(std::move(array));
   nb::inst_mark_ready(o);
   return o;
 }
-
-nb::object wrap(Tensor tensor) {
-  nb::object o = nb::inst_alloc(types().array);
-  new (nb::inst_ptr<PyArray>(o)) PyArray{{}, std::move(tensor)};
-  nb::inst_mark_ready(o);
-  return o;
-}
+nb::object wrap(View view) { return wrapped({std::move(view), {}}); }
+nb::object wrap(Tensor tensor) { return wrapped({{}, std::move(tensor)}); }
 
 nb::object wrap_view(nb::handle x, Tensor tensor, const char* function, const nb::tuple& arguments) {
   nb::object o = wrap(std::move(tensor));

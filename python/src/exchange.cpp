@@ -124,10 +124,7 @@ View view_of(const DlTensor& t, bool writable, std::shared_ptr<void> owner) {
                      t.dtype.lanes, " lanes");
   const Shape shape(t.shape, t.shape + t.rank);
   const Strides strides = t.strides ? Strides(t.strides, t.strides + t.rank) : contiguous_strides(shape);
-  auto* first = static_cast<char*>(t.data) + t.byte_offset;
-  auto block =
-      std::make_shared<Block>(first, static_cast<size_t>(shape.numel()) * size_of(*dtype), writable, std::move(owner));
-  return View(*dtype, shape, strides, first, std::move(block));
+  return View(*dtype, shape, strides, static_cast<char*>(t.data) + t.byte_offset, writable, std::move(owner));
 }
 
 template <class Managed>
@@ -243,16 +240,14 @@ std::optional<View> imported(nb::handle object) {
     shape[static_cast<int>(i)] = static_cast<int64_t>(a.shape(i));
     strides[static_cast<int>(i)] = a.stride(i);
   }
-  auto* data = static_cast<char*>(const_cast<void*>(static_cast<const void*>(a.data())));
   // Python's objects are released with the interpreter's lock, and not after its end.
   std::shared_ptr<void> keeps(new nb::ndarray<nb::ro, nb::device::cpu>(a), [](void* p) {
     if (!Py_IsInitialized()) return;
     nb::gil_scoped_acquire lock;
     delete static_cast<nb::ndarray<nb::ro, nb::device::cpu>*>(p);
   });
-  auto block =
-      std::make_shared<Block>(data, static_cast<size_t>(shape.numel()) * size_of(*dtype), writable, std::move(keeps));
-  return View(*dtype, shape, strides, data, std::move(block));
+  return View(*dtype, shape, strides, const_cast<void*>(static_cast<const void*>(a.data())), writable,
+              std::move(keeps));
 }
 
 void bind_exchange(nb::module_& m) {

@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -120,7 +121,9 @@ std::string to_string(const Shape& shape) {
   return text + (shape.rank() == 1 ? ",)" : ")");
 }
 
-Block::Block(size_t size) : bytes(size), owned_(true) {
+Block::Block(size_t size) : bytes(size), of_trace(trace::compiling()), owned_(true) {
+  static std::atomic<int64_t> made = 0;
+  number = ++made;
   const size_t unit = size < size_t{4} << 20 ? kAlignment : size_t{2} << 20;
   data = static_cast<char*>(std::aligned_alloc(unit, (size + unit - 1) / unit * unit + kAlignment));
   if (!data) throw std::bad_alloc();
@@ -147,9 +150,13 @@ size_t bytes_of(const Shape& shape, DType dtype) {
 
 View::View(DType type, const Shape& extents) : dtype(type), shape(extents), strides(contiguous_strides(extents)) {
   block = std::make_shared<Block>(bytes_of(extents, type));
-  block->of_trace = trace::compiling();
   data = block->data;
 }
+
+View::View(DType type, const Shape& extents, const Strides& steps, void* first, bool writable,
+           std::shared_ptr<void> owner)
+    : View(type, extents, steps, static_cast<char*>(first),
+           std::make_shared<Block>(first, bytes_of(extents, type), writable, std::move(owner))) {}
 
 bool View::is_contiguous() const {
   if (shape.is_empty()) return true;
@@ -444,9 +451,7 @@ Array to_array(const View& x) {
 }
 
 View from_array(const Array& a) {
-  auto block = std::make_shared<Block>(a.raw(), a.bytes(), true, a.storage());
-  char* first = block->data;
-  return View(a.dtype(), a.shape(), contiguous_strides(a.shape()), first, std::move(block));
+  return View(a.dtype(), a.shape(), contiguous_strides(a.shape()), a.raw(), true, a.storage());
 }
 
 }  // namespace freight::python

@@ -96,6 +96,7 @@ struct Block {
   size_t bytes = 0;
   bool writable = true;
   bool of_trace = false;        // new while a function was traced, which may write to it after using it
+  int64_t number = 0;           // of memory of its own, which later blocks have larger ones of
   std::shared_ptr<void> owner;  // of memory that is not the block's own
 
  private:
@@ -114,6 +115,8 @@ struct View {
   View(DType type, const Shape& extents);
   View(DType type, const Shape& extents, const Strides& steps, char* first, std::shared_ptr<Block> memory)
       : block(std::move(memory)), data(first), dtype(type), shape(extents), strides(steps) {}
+  // Memory of others.
+  View(DType type, const Shape& extents, const Strides& steps, void* first, bool writable, std::shared_ptr<void> owner);
 
   int rank() const { return shape.rank(); }
   int64_t numel() const { return shape.numel(); }

@@ -58,6 +58,16 @@ CHANGES = {
 X = np.random.default_rng(0).normal(size=(8, 4)).astype("f4")
 
 
+@pytest.mark.parametrize("how", ["predict", "jit"])
+def test_an_assignment_to_a_module_of_plain_attributes_is_seen(how):
+    net = Inner()
+    compiled = fr.jit(lambda net, x: net(x))
+    call = (lambda: compiled(net, fr.asarray(X))) if how == "jit" else lambda: net.predict(X)
+    for offset in (1.0, 3.0, 3.0, 5.0, 1.0):
+        net.offset = offset
+        np.testing.assert_allclose(call().numpy(), np.abs(X) + offset, rtol=1e-6)
+
+
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("how", ["predict", "predict after fit", "jit", "jit in a list"])
 def test_a_change_of_an_attribute_is_seen(change, how):
