@@ -182,7 +182,8 @@ class _Batches:
 
     def __init__(self, loader, loss, steps):
         self.loader, self.loss, self.endless = loader, loss, is_iterator(loader)
-        self.count, self.length, self.of_labels = *_batches_per_epoch(loader, steps), xp.float32
+        self.count, self.length = _batches_per_epoch(loader, steps)
+        self.of_labels = xp.float32
         self.weighted = None  # gives the targets of a batch with the weights of its samples in their rows
         # The first batch is looked at before the run, which then gets it as well: an epoch takes the batches once.
         self.batches, self.kept, self.repeats, self.over = None, None, False, False

@@ -309,11 +309,11 @@ class Module:
             raise AttributeError(f"{type(self).__name__} has no parameter {path!r}: it has {', '.join(found)}")
         return found[path]
 
-    def _trained_values(self):
-        """Values of the trained parameters by name, for gradients."""
+    def _trained_values(self, readings=None):
+        """Values of the trained parameters by name, for gradients; those of `readings` where there is one."""
         trained = {name: p._variable for name, p in self._all_parameters() if p.requires_grad}
         differentiated({variable.identity: name for name, variable in trained.items()})
-        return {name: variable.value() for name, variable in trained.items()}
+        return {name: readings.read(variable) if readings else variable.value() for name, variable in trained.items()}
 
     def state_dict(self):
         """Copies of all parameters and buffers by PyTorch's names. BatchNorm counts its batches, num_batches_tracked, with momentum=None

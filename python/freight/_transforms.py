@@ -249,16 +249,16 @@ def _has_module(value):
     return hasattr(value, "_trained_values")
 
 
-def _values_of(value):
+def _values_of(value, readings=None):
     """Modules, nested in tuples, lists and dicts, as dicts of their parameters by name."""
     if isinstance(value, dict):
-        return {k: _values_of(v) for k, v in value.items()}
+        return {k: _values_of(v, readings) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        items = [_values_of(v) for v in value]
+        items = [_values_of(v, readings) for v in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if isinstance(value, Array):
         raise TypeError("grad: expected modules and arrays as separate arguments, got both in one: argnums=(0, 1) has gradients of two")
-    return value._trained_values() if hasattr(value, "_trained_values") else value
+    return value._trained_values(readings) if hasattr(value, "_trained_values") else value
 
 
 def _need_elements(function, arguments, keywords):
@@ -278,6 +278,15 @@ def value_and_grad(function, argnums=0, has_aux=False):
 
     @functools.wraps(function)
     def wrapped(*arguments, **keywords):
+        if not (_state.depth or _core.compiling()):
+            return differentiated(arguments, keywords, None)
+        readings = _core.Readings()  # what an outer function has computed from the parameters before is a constant of this one
+        try:
+            return differentiated(arguments, keywords, readings)
+        finally:
+            readings.end()
+
+    def differentiated(arguments, keywords, readings):
         arguments = [asarray(a) if type(a) is float and i in numbers else _as_leaves(a) for i, a in enumerate(arguments)]
         leaves, structures, counts, modules = [], [], [], []
         for n in numbers:
@@ -287,7 +296,7 @@ def value_and_grad(function, argnums=0, has_aux=False):
             before = len(leaves)
             if _has_module(arguments[n]):  # modules, which the function gets as they are
                 modules.append(n)
-                structures.append(_flatten(_values_of(arguments[n]), leaves))
+                structures.append(_flatten(_values_of(arguments[n], readings), leaves))
             else:
                 structures.append(_flatten(arguments[n], leaves))
             counts.append(len(leaves) - before)
@@ -304,13 +313,14 @@ def value_and_grad(function, argnums=0, has_aux=False):
             raise TypeError(f"grad: argument {numbers[0]} has no arrays: expected a freight.Array, got "
                             f"{type(arguments[numbers[0]])}")
         on_host = [x._on_host for n in numbers if n not in modules for x in _leaves_of(arguments[n])]
-        traced = [_core.as_leaf(x) for x in leaves]
-        at = 0
+        traced = []
         for n, structure, count in zip(numbers, structures, counts):
-            # The function gets arrays of its own: what it writes to them changes none that gradients are taken by.
+            new = leaves[len(traced):len(traced) + count]
             if n not in modules:
-                arguments[n] = _unflatten(structure, iter([_core.as_leaf(x) for x in traced[at:at + count]]))
-            at += count
+                new = [_core.as_leaf(x) if x._on_host else _core.as_new(x) for x in new]
+                # The function gets arrays of its own: what it writes to them changes none that gradients are taken by.
+                arguments[n] = _unflatten(structure, iter([_core.as_leaf(x) for x in new]))
+            traced += new
         _state.depth += 1
         try:
             with _own_arrays.function():

@@ -429,6 +429,7 @@ void bind_library(nb::module_& m) {
   m.def("changed_gradient", changed_gradient);
   m.def("led_gradient", led_gradient);
   m.def("as_leaf", [](nb::handle h) { return wrap(tensor_of(array_of(h, "grad"))); });
+  m.def("as_new", [](nb::handle h) { return wrap(as_new(array_of(h, "grad").tensor)); });
   m.def("to_host", [](nb::handle h) -> nb::object {
     PyArray& a = array_of(h, "to");
     return a.on_host() ? nb::borrow(h) : wrap(host(a));

@@ -298,6 +298,10 @@ void bind_modules(nb::module_& m) {
         Variable member = v.variable.as_member();
         member = other.variable;
       });
+  nb::class_<Readings>(m, "Readings")
+      .def(nb::init<>())
+      .def("read", [](Readings& r, const PyVariable& v) { return wrap(r.read(v.variable)); })
+      .def("end", &Readings::end);
   nb::class_<PyNode>(m, "Node")
       .def_prop_rw(
           "training", [](const PyNode& n) { return n.module->training(); },

@@ -1,6 +1,7 @@
 // grad: the reverse pass of passes/grad.cpp on the trace of the loss and on what it was computed from before, with
 // messages that name what is at fault.
 #include "freight/passes/passes.h"
+#include "freight/trace/thread_context.h"
 #include "freight/trace/tracer.h"
 
 namespace freight {
@@ -163,13 +164,29 @@ std::vector<Tensor> grad(const In& loss, const std::vector<Tensor>& tensors, con
       [&](size_t i) { return tensors[i].impl()->follows ? std::string() : tensors[i].device(); });
 }
 
+// A view of the same shape is nothing to the plan, and a node to the gradient: x may have other readers.
+Tensor as_new(const In& x) { return trace::add(Op::reshape, ShapeAttrs{x.tensor.shape()}, {x.tensor})[0]; }
+
+void Readings::end() {
+  auto& all = trace::thread_context().readings;
+  all.erase(all.end() - static_cast<std::ptrdiff_t>(count_), all.end());
+  count_ = 0;
+}
+
+Tensor Readings::read(const Variable& variable) {
+  trace::ThreadContext& context = trace::thread_context();
+  Tensor value = as_new(variable.value());
+  context.readings.push_back({variable.impl().get(), context.recording.get(), value});
+  ++count_;
+  return value;
+}
+
 Tensor on_gradient(const In& x, std::function<Tensor(const Tensor&)> f) {
   const Frame frame(x.where);
   if (x.is_number) trace::fail_here("on_gradient", "a plain number has no gradient: expected a tensor");
   const Tensor t = trace::tensor_of(x, "on_gradient");
   if (!f) trace::fail_here("on_gradient", "the function is empty: expected one that takes a gradient and returns one");
   if (!is_floating(t.dtype())) trace::fail_here("on_gradient", "only floating tensors have gradients: got ", t.type());
-  // A view of the same shape is nothing to the plan, and a node to the gradient: x may have other readers.
   const trace::Device device = trace::compiling() ? nullptr : trace::device_of_operands("on_gradient", {t});
   trace::settle(t, device);
   const trace::Session tape(device);

@@ -223,6 +223,24 @@ std::vector<Tensor> grad(const In& loss, const std::vector<Variable>& parameters
 // The same with respect to tensors.
 std::vector<Tensor> grad(const In& loss, const std::vector<Tensor>& tensors, const GradOptions& options = {});
 
+// Values of variables that are new to gradients: until it ends, readers on this thread get what read() has returned, so
+// that a gradient by that is one by what they compute meanwhile, and not by what was computed from the variable before.
+// Those on one thread end in the reverse order of their first read().
+class Readings {
+ public:
+  Readings() = default;
+  ~Readings() { end(); }
+  Readings(const Readings&) = delete;
+  Readings& operator=(const Readings&) = delete;
+  Tensor read(const Variable& variable);
+  void end();  // once; the destructor does it otherwise
+
+ private:
+  size_t count_ = 0;
+};
+// The same for a tensor: its elements, by which only what is computed from the result has a gradient.
+Tensor as_new(const In& x);
+
 // The elements of x, with another gradient: what x gets by this tensor is f(g), where g is the sum of what reaches the
 // tensor. The gradient by the tensor itself is g. f is called where gradients are asked for, in a compiled function
 // while that is traced, and not where the loss does not depend on x; what it computes is part of the graph, and costs

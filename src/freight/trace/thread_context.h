@@ -19,6 +19,15 @@ namespace freight::trace {
 
 class Trace;
 struct TensorImpl;
+struct VariableImpl;
+
+// What readers of a variable get within a Readings (tracer.h), in the compiled function that it was made in, or outside
+// of any (null); undefined once the variable has been assigned.
+struct Reading {
+  const VariableImpl* variable;
+  const Trace* recording;
+  Tensor value;
+};
 
 struct ThreadContext {
   // The place in the program: scope.h.
@@ -37,6 +46,8 @@ struct ThreadContext {
   bool shared_statistics = false, any_batch = false;  // batch_statistics.h
   Shape tokens;
   Tensor token_counts;
+
+  std::vector<Reading> readings;  // the innermost last
 
   // Tensors whose last trace has gone wait here while another trace goes, so that a chain of traces does not become a
   // chain of calls.

@@ -8,6 +8,7 @@
 #include "freight/base/threads.h"
 #include "freight/trace/initial_values.h"
 #include "freight/trace/number.h"
+#include "freight/trace/thread_context.h"
 #include "freight/trace/tracer.h"
 
 namespace freight {
@@ -198,10 +199,20 @@ void need_device(trace::Trace& trace, const Variable& v, const char* op) {
                    " as what else the compiled function uses, got ", v.device(),
                    "; move one with to_device, or compile ", "with .backend, which brings all of them there");
 }
+// Null where readers get the variable's own value.
+trace::Reading* reading_of(const Variable& v) {
+  auto& all = trace::thread_context().readings;
+  const auto it = std::find_if(all.rbegin(), all.rend(), [&](const trace::Reading& r) {
+    return r.variable == v.impl().get() && r.value.defined() && r.recording == trace::thread_context().recording.get();
+  });
+  return it == all.rend() ? nullptr : &*it;
+}
 }  // namespace
 
 Tensor Variable::value() const {
-  const trace::Session session(need("variable")->device);
+  need("variable");
+  if (trace::Reading* reading = reading_of(*this)) return reading->value;
+  const trace::Session session(impl()->device);
   need_device(*session, *this, "variable");
   return session->wrap(session->read(impl()), !impl()->device && !trace::compiling());
 }
@@ -221,6 +232,7 @@ void Variable::assign(const In& next) const {
     need_device(*session, *this, "assign");
     session->assign(impl(), session->value_of(t, "assign"));
   }
+  while (trace::Reading* reading = reading_of(*this)) reading->value = Tensor();
   trace::end_of_piece();
 }
 

@@ -612,8 +612,7 @@ store::Bundle NetRun::bundle(const RunPosition& place) const {
   b.targets = task->targets();
   if (config.task != Config().task) b.provenance["task"] = config.task;
   if (metric) metrics::write_metric(*metric, b.provenance);
-  // Its samples decided something, and there is no other test set.
-  if ((stores_best() || decides()) && !task->test_apart()) b.provenance["held_out"] = kValidationPart;
+  if ((stores_best() || decides()) && !task->test_apart()) b.provenance["held_out"] = kValidationPart;  // no test set
   return b;
 }
 
