@@ -3,10 +3,12 @@
 The same seed gives the same numbers on every device and for any number of threads. A key is two numbers (seed, position);
 draws by a key change no state, so that they give the same numbers again, in jit too.
 """
+import math
+
 from . import _array_api as xp
 from . import _core, _hints, _parameter
 from ._array_api import asarray, astype, float32
-from ._functions import log
+from ._functions import cos, log, log1p, sqrt
 from ._manipulation import _converted
 
 
@@ -42,10 +44,21 @@ def _drawn(is_uniform, shape, key):
     return _core.random(is_uniform, shape, key)
 
 
+def _is_f64(dtype):
+    return dtype is not None and _core.as_dtype(dtype) == xp.float64
+
+
+def _drawn_f64(shape, key):
+    """Numbers in [0, 1) of 48 random bits: those of two draws."""
+    parts = astype(_drawn(True, (2, *shape), key), xp.float64)
+    return parts[0] + parts[1] * 2.0 ** -24
+
+
 def uniform(shape=(), low=0.0, high=1.0, *, dtype=float32, key=None):
-    """Numbers in [low, high)."""
+    """Numbers in [low, high), from 24 random bits, or from 48 for float64."""
     _numbers("uniform", low=low, high=high)
-    return astype(_drawn(True, _shape(shape), key) * (high - low) + low, dtype, copy=False)
+    drawn = _drawn_f64(_shape(shape), key) if _is_f64(dtype) else _drawn(True, _shape(shape), key)
+    return astype(drawn * (high - low) + low, dtype, copy=False)
 
 
 def normal(shape=(), mean=0.0, std=1.0, *, dtype=float32, key=None):
@@ -53,16 +66,22 @@ def normal(shape=(), mean=0.0, std=1.0, *, dtype=float32, key=None):
     _numbers("normal", mean=mean, std=std)
     if isinstance(std, (int, float)) and std < 0:
         raise ValueError(f"normal: std: expected a number that is not negative, got {std}")
-    return astype(_drawn(False, _shape(shape), key) * std + mean, dtype, copy=False)
+    if _is_f64(dtype):  # by the method of Box and Muller
+        radius, angle = _drawn_f64((2, *_shape(shape)), key)
+        drawn = sqrt(-2 * log1p(-radius)) * cos(2 * math.pi * angle)
+    else:
+        drawn = _drawn(False, _shape(shape), key)
+    return astype(drawn * std + mean, dtype, copy=False)
 
 
 def randint(low, high=None, shape=(), *, key=None):
-    """int64 in [low, high), or in [0, low); at most 2^24 different ones."""
+    """int64 in [low, high), or in [0, low); at most 2^48 different ones."""
     if high is None:
         low, high = 0, low
-    if not 0 < high - low <= 2**24:
-        raise ValueError(f"randint: the range must have 1 to 2^24 numbers, got [{low}, {high})")
-    drawn = astype(_drawn(True, _shape(shape), key) * float(high - low), xp.int64)
+    if not 0 < high - low <= 2**48:
+        raise ValueError(f"randint: the range must have 1 to 2^48 numbers, got [{low}, {high})")
+    drawn = _drawn(True, _shape(shape), key) if high - low <= 2**24 else _drawn_f64(_shape(shape), key)
+    drawn = astype(drawn * float(high - low), xp.int64)
     return xp.minimum(drawn, high - low - 1) + low
 
 
