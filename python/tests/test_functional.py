@@ -40,7 +40,11 @@ CASES = [
         {"scale_factor": 0.4, "mode": "area"}, {"size": (4, 9), "mode": "area"}, {"scale_factor": (1.7, 0.6), "mode": "nearest-exact"},
         {"size": (9, 3), "mode": "nearest-exact"}, {"size": (2, 7), "mode": "bilinear", "antialias": True},
         {"scale_factor": (0.4, 0.7), "mode": "bicubic", "antialias": True}, {"size": (3, 3), "mode": "bilinear", "antialias": True, "align_corners": True},
-        {"scale_factor": 1.7, "mode": "bilinear", "recompute_scale_factor": True})],
+        {"scale_factor": 1.7, "mode": "bilinear", "recompute_scale_factor": True}, {"scale_factor": (1.7, 0.6), "mode": "nearest"},
+        {"scale_factor": (0.6, 2.3), "mode": "bilinear"}, {"scale_factor": (2, 3), "mode": "bilinear", "align_corners": True},
+        {"scale_factor": (1.7, 0.6), "mode": "bicubic"}, {"scale_factor": (0.6, 2), "mode": "bicubic", "align_corners": True})],
+    *[(f"Upsample_{mode}_{factor}", lambda nn, x, m=mode, f=factor: nn.Upsample(scale_factor=f, mode=m)(x), X)
+      for mode in ("nearest", "bilinear", "area") for factor in (2, (1.7, 0.6))],
     *[(f"interpolate_trilinear_{'_'.join(map(str, kw.values()))}", lambda nn, x, kw=kw: nn.functional.interpolate(x, mode="trilinear", **kw), X.reshape(3, 2, 4, 6, 4))
       for kw in ({"scale_factor": (1.7, 0.6, 2.3)}, {"size": (7, 3, 1), "align_corners": True})],
     *[(f"grid_sample_{mode}_{padding}_{corners}_{'of_grid' if swapped else 'of_input'}",

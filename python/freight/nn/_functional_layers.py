@@ -207,17 +207,18 @@ class Softmax2d(FunctionLayer):
 
 
 class Interpolate(FunctionLayer):
-    """What Upsample makes for the modes that the library's layer has not: trilinear and nearest-exact."""
+    """What Upsample makes for what the library's layer has not: the modes trilinear, nearest-exact and area, and a factor for each axis."""
 
     _function = "interpolate"
-    _modes = ("trilinear", "nearest-exact")
+    _modes = ("trilinear", "nearest-exact", "area")
 
     def __init__(self, size=None, scale_factor=None, mode="trilinear", align_corners=None):
         self._make(locals())
 
 
 def _new_upsample(cls, size=None, scale_factor=None, mode="nearest", align_corners=None):
-    return Interpolate(size, scale_factor, mode, align_corners) if mode in Interpolate._modes else object.__new__(cls)
+    several = cls is _layers.Upsample and isinstance(scale_factor, (tuple, list))
+    return Interpolate(size, scale_factor, mode, align_corners) if several or mode in Interpolate._modes else object.__new__(cls)
 
 
 setattr(_layers.Upsample, "__new__", staticmethod(_new_upsample))  # a generated class

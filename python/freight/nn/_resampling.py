@@ -1,4 +1,5 @@
-"""The modes of nn.functional.interpolate that nn.Upsample has not: each spatial axis is multiplied by a matrix of weights, (out, in)."""
+"""What the library's layer Upsample has not: more modes of nn.functional.interpolate, antialias, and a factor for each spatial axis. Each
+axis is multiplied by a matrix of weights, (out, in)."""
 import math
 
 from .. import xp as _xp
@@ -10,9 +11,14 @@ def weights(mode, given, made, scale, align_corners, antialias):
     corners = align_corners and made > 1
     places, element = _xp.arange(made, dtype=_xp.float64), _xp.arange(given, dtype=_xp.float64)
     step = (given - 1) / (made - 1) if corners else 0.0 if align_corners else scale
-    if mode == "nearest-exact":
-        nearest = _xp.minimum(_xp.floor((places + 0.5) * scale), given - 1)
+    if mode.startswith("nearest"):
+        nearest = _xp.minimum(_xp.floor((places + 0.5) * scale if mode == "nearest-exact" else places * scale), given - 1)
         return _xp.astype(element == nearest[:, None], _xp.float64)
+    if mode == "bicubic" and not antialias:  # points beyond the ends are the last ones
+        at = places * step if align_corners else (places + 0.5) * step - 0.5
+        around = _xp.floor(at)[:, None] + _xp.arange(-1, 3, dtype=_xp.float64)
+        points = _xp.clip(around, 0, given - 1)
+        return _xp.sum((element == points[:, :, None]) * _cubic(_xp.abs(at[:, None] - around), -0.75)[:, :, None], axis=1)
     if not antialias:  # linear
         at = places * step if align_corners else _xp.maximum((places + 0.5) * step - 0.5, 0)
         return _xp.maximum(0, 1 - _xp.abs(element - _xp.minimum(at, given - 1)[:, None]))
@@ -31,11 +37,13 @@ def _cubic(d, a=-0.5):
 
 def interpolated(x, size, factor, mode, align_corners, antialias):
     spatial = x.ndim - 2
-    expected = {"nearest-exact": (1, 2, 3), "trilinear": (3,), "bilinear": (2,), "bicubic": (2,)}[mode]
+    expected = {"nearest": (1, 2, 3), "nearest-exact": (1, 2, 3), "linear": (1,), "trilinear": (3,), "bilinear": (2,), "bicubic": (2,)}.get(mode)
+    if expected is None:
+        raise ValueError(f"interpolate: mode: expected one of nearest, nearest-exact, linear, bilinear, bicubic, trilinear and area, got {mode!r}")
     if spatial not in expected:
         raise ValueError(f"interpolate: mode {mode!r}: expected (N, C, ...) with {' or '.join(map(str, expected))} spatial axes, got shape {x.shape}")
-    if align_corners is not None and mode == "nearest-exact":
-        raise ValueError("interpolate: align_corners: mode 'nearest-exact' takes none")
+    if align_corners is not None and mode.startswith("nearest"):
+        raise ValueError(f"interpolate: align_corners: mode {mode!r} takes none")
     if (size is None) == (factor is None):
         raise ValueError(f"interpolate: expected either size or scale_factor, got {size!r} and {factor!r}")
     several = [v if isinstance(v, (tuple, list)) else (v,) * spatial for v in (size, factor)]

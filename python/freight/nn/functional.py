@@ -428,7 +428,7 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
         size, scale_factor = tuple(_math.floor(n * f) for n, f in zip(input.shape[2:], _tuple(scale_factor, input.ndim - 2))), None
     if antialias and mode not in ("bilinear", "bicubic"):
         raise ValueError(f"interpolate: antialias: expected mode bilinear or bicubic, got {mode!r}")
-    if antialias or mode in ("nearest-exact", "trilinear"):
+    if antialias or mode in ("nearest-exact", "trilinear") or mode != "area" and isinstance(scale_factor, (tuple, list)):
         from ._resampling import interpolated
         return interpolated(input, size, scale_factor, mode, align_corners, antialias)
     if mode != "area":
