@@ -41,7 +41,8 @@ void leave_out(data::Cells& cells, const RowSource& source, const std::vector<st
   for (const store::RowFault& fault : faults) {
     const std::string place = cells.place(fault.row);
     if (source.bad.on_bad == data::OnBad::error) {
-      fail(ErrorKind::data, place, fault.reason, "; --on-bad-sample skip leaves such rows out");
+      const char* const fix = source.data.in_memory() ? "" : "; --on-bad-sample skip leaves such rows out";
+      fail(ErrorKind::data, place, fault.reason, fix);
     }
     if (source.bad.report) source.bad.report({.path = place, .reason = fault.reason});
     kept[static_cast<size_t>(fault.row)] = false;
