@@ -1,7 +1,9 @@
 """What modules have besides parts and parameters, which a trace of forward has read once: as values that are equal as long as that is
 the same. Functions that keep a trace compare them."""
 import argparse
+import contextlib
 import dataclasses
+import threading
 import types
 import weakref
 
@@ -12,6 +14,32 @@ _OF_MODULES = frozenset(("_modules", "_held", "_cached", "_task", "_seen", "_com
 _MOST_BYTES = 1 << 20  # of an array whose elements are compared; others are compared by what they are
 _PLAIN = (int, float, complex, str, bytes, type(None))
 _assignments = 0  # of attributes to any module, so far
+
+
+class _Trace(threading.local):
+    called: dict | None = None  # modules that the function has called which is being traced, by identity
+
+
+_trace = _Trace()
+
+
+@contextlib.contextmanager
+def traced():
+    """A function is traced within this, which gives the list of the modules that it calls; it is complete at the end."""
+    before, modules = _trace.called, {}
+    _trace.called, outermost = modules, []
+    try:
+        yield outermost
+        below = {id(part) for module in modules.values() for part in module.modules() if part is not module}
+        outermost += [module for identity, module in modules.items() if identity not in below]
+    finally:
+        _trace.called = before
+
+
+def called(module):
+    """To be called where a module is called whose function is recorded."""
+    if _trace.called is not None:
+        _trace.called[id(module)] = module
 
 
 class _Same:
@@ -76,7 +104,7 @@ class Read:
         """Whether they have changed since."""
         if self._by_assignment and self._assignments == _assignments:
             return False
-        now = Read([m() for m in self._modules])
+        now = Read([m for m in (reference() for reference in self._modules) if m is not None])
         if self._compared != now._compared:
             return True
         self._assignments = now._assignments

@@ -224,6 +224,7 @@ class Module:
         if arguments and isinstance(arguments[0], _core.Array):
             self.__dict__["_seen"] = (arguments[0].shape[1:], arguments[0].dtype.name)
         if in_step:
+            _attributes.called(self)
             return run(node, arguments, keywords)
         _calls.depth += 1
         try:

@@ -5,6 +5,7 @@ import functools
 import inspect
 import itertools
 import threading
+import weakref
 
 from . import _array_api as xp
 from . import _attributes, _core, _own_arrays
@@ -77,13 +78,15 @@ class _Traced:
     def __init__(self, function, structure):
         self.function, self.structure, self.count = function, structure, 0
         self.outputs = {}  # the structure of the results, by the types of the arguments
+        self.called = []  # modules
         self.output = None  # the structure where all have the same
 
     def __call__(self, inputs):
         args, kwargs = _unflatten(self.structure, iter(inputs))
         results = []
-        with _own_arrays.function():
+        with _own_arrays.function(), _attributes.traced() as called:
             output = _flatten(self.function(*args, **kwargs), results)
+        self.called += [weakref.ref(m) for m in called]
         self.outputs[self._types(inputs)] = output
         self.output = output if all(o == output for o in self.outputs.values()) else None
         self.count += 1
@@ -115,11 +118,12 @@ class _Entry:
         self.structure, self.compute = structure, compute
         self.traced = _Traced(function, structure)
         self.compiled = _core.Compiled(self.traced, device, deterministic, compute)
-        self.modules, self.attributes = _modules_in(structure), None  # attributes: as read by a trace
+        self.attributes = None  # as read by a trace
 
     def read(self):
         """To be called after a trace, which has read attributes of modules, and may have set some."""
-        self.attributes = _attributes.Read(self.modules) if self.modules else None
+        modules = {id(m): m for m in (*_modules_in(self.structure), *(reference() for reference in self.traced.called)) if m is not None}
+        self.attributes = _attributes.Read(modules.values()) if modules else None
 
     def is_stale(self):
         """Whether attributes of modules have changed since the trace."""

@@ -58,24 +58,28 @@ CHANGES = {
 X = np.random.default_rng(0).normal(size=(8, 4)).astype("f4")
 
 
-@pytest.mark.parametrize("how", ["predict", "jit"])
+@pytest.mark.parametrize("how", ["predict", "jit", "jit of a closure", "jit of a part", "jit of a gradient"])
 def test_an_assignment_to_a_module_of_plain_attributes_is_seen(how):
-    net = Inner()
-    compiled = fr.jit(lambda net, x: net(x))
-    call = (lambda: compiled(net, fr.asarray(X))) if how == "jit" else lambda: net.predict(X)
+    net, x = Inner(), fr.asarray(X)
+    whole = nn.Sequential(nn.Flatten(), net)
+    compiled, closing, of_part = fr.jit(lambda net, x: net(x)), fr.jit(lambda x: net(x)), fr.jit(lambda x: whole(x))
+    of_gradient = fr.jit(lambda x: fr.grad(lambda factor: fr.sum(net(x) * factor))(fr.ones(X.shape)))
+    call = {"jit": lambda: compiled(net, x), "jit of a closure": lambda: closing(x), "jit of a part": lambda: of_part(x),
+            "jit of a gradient": lambda: of_gradient(x)}.get(how, lambda: net.predict(X))
     for offset in (1.0, 3.0, 3.0, 5.0, 1.0):
         net.offset = offset
         np.testing.assert_allclose(call().numpy(), np.abs(X) + offset, rtol=1e-6)
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("how", ["predict", "predict after fit", "jit", "jit in a list"])
+@pytest.mark.parametrize("how", ["predict", "predict after fit", "jit", "jit in a list", "jit of a closure"])
 def test_a_change_of_an_attribute_is_seen(change, how):
     net = Scaled()
     if how == "predict after fit":
         net.fit(X, np.arange(8) % 2, epochs=1, verbose=0)
-    compiled = fr.jit(lambda parts, x: parts[0](x)) if "list" in how else fr.jit(lambda net, x: net(x))
-    call = {"jit": lambda: compiled(net, fr.asarray(X)), "jit in a list": lambda: compiled([net], fr.asarray(X))}.get(how, lambda: net.predict(X))
+    compiled = fr.jit({"jit in a list": lambda x, parts: parts[0](x), "jit of a closure": lambda x: net(x)}.get(how, lambda x, net: net(x)))
+    modules = {"jit": [net], "jit in a list": [[net]]}.get(how, [])
+    call = (lambda: compiled(fr.asarray(X), *modules)) if "jit" in how else lambda: net.predict(X)
     before = call().numpy()
     net.eval()
     np.testing.assert_allclose(before, net(X).numpy(), rtol=1e-5, atol=1e-6)
