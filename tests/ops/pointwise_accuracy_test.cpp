@@ -170,8 +170,8 @@ TEST(PointwiseAccuracy, FloorDivisionRoundsDownAndTreatsSpecialValuesAsTheStanda
   const float inf = INFINITY, nan = NAN;
   const std::vector<float> a = {7, -7, 7, -7, 1, 0.0f, -0.0f, 5, -5, 5, -5, inf, 0, nan, 3, 1e30f, -0.5f};
   const std::vector<float> b = {2, 2, -2, -2, 0.1f, 3, 3, inf, inf, 0, 0, 2, 0, 1, nan, 7, 2};
-  const std::vector<float> expected = {3,   -4,   -4,  3,   9,   0.0f, -0.0f,         0, -1,
-                                       inf, -inf, nan, nan, nan, nan,  1.4285715e29f, -1};
+  const std::vector<float> expected = {3,   -4,   -4,  3,   9,   0.0f, -0.0f,         0, -0.0f,
+                                       inf, -inf, inf, nan, nan, nan,  1.4285715e29f, -1};
   for (const char* device : {"ref", "cpu"}) {
     const DeviceScope on(device);
     const std::vector<float> got =

@@ -81,7 +81,8 @@ using R = double;
 constexpr ScalarFunctions kScalars[] = {
     {Op::neg, [](R a, R) { return -a; }, [](auto a, auto) { return opposite(a); }},
     {Op::abs, [](R a, R) { return std::fabs(a); }, [](auto a, auto) { return negative(a) ? opposite(a) : a; }},
-    {Op::sign, [](R a, R) { return R(a > 0) - R(a < 0); }, [](auto a, auto) { return (a > 0) - negative(a); }},
+    {Op::sign, [](R a, R) { return std::isnan(a) ? a : R(a > 0) - R(a < 0); },
+     [](auto a, auto) { return (a > 0) - negative(a); }},
     {Op::exp, [](R a, R) { return std::exp(a); }, kNone},
     {Op::expm1, [](R a, R) { return std::expm1(a); }, kNone},
     {Op::log, [](R a, R) { return std::log(a); }, kNone},

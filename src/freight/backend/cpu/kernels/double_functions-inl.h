@@ -31,10 +31,9 @@ HWY_INLINE Doubles number(double v) { return hn::Set(DoubleTag(), v); }
 HWY_INLINE Doubles infinity() { return hn::Inf(DoubleTag()); }
 HWY_INLINE Doubles not_a_number() { return number(std::numeric_limits<double>::quiet_NaN()); }
 HWY_INLINE Doubles nan_or(Doubles x, Doubles y) { return hn::IfThenElse(hn::IsNaN(x), x, y); }
-HWY_INLINE Doubles sign_f64(Doubles x) {  // of NaN it is 0
-  const Doubles zero = hn::Zero(DoubleTag());
-  const Doubles negative = hn::IfThenElseZero(hn::Lt(x, zero), number(-1.0));
-  return hn::IfThenElse(hn::Gt(x, zero), number(1.0), negative);
+HWY_INLINE Doubles sign_f64(Doubles x) {
+  const auto zero = hn::Eq(x, hn::Zero(DoubleTag()));
+  return nan_or(x, hn::IfThenZeroElse(zero, hn::CopySign(number(1.0), x)));
 }
 
 HWY_INLINE Doubles exp_f64(Doubles x) { return nan_or(x, hn::Exp(DoubleTag(), hn::Min(x, number(710.0)))); }

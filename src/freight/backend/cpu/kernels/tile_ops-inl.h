@@ -97,8 +97,7 @@ HWY_INLINE V min_nan(V x, V y) { return hn::IfThenElse(hn::IsNaN(x), x, hn::IfTh
 UNARY(Neg, neg, hn::Neg(x))
 UNARY(Abs, abs, hn::Abs(x))
 UNARY(Sign, sign,
-      hn::IfThenElse(hn::Gt(x, hn::Zero(D())), constant(1.0f),
-                     hn::IfThenElseZero(hn::Lt(x, hn::Zero(D())), constant(-1.0f))))
+      hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenZeroElse(hn::Eq(x, hn::Zero(D())), hn::CopySign(constant(1.0f), x))))
 UNARY(Exp, exp, exp_f32(x))
 UNARY(Expm1, expm1, expm1_f32(x))
 UNARY(Log, log, log_edges(x, hn::Zero(D()), hn::Log(D(), x)))
