@@ -9,7 +9,7 @@ from . import fft, linalg, random, xp  # noqa: F401
 from ._array_api import *  # noqa: F401,F403
 from ._array_api import e, inf, nan, newaxis, pi  # noqa: F401
 from ._beyond_standard import (  # noqa: F401
-    allclose, array_equal, chunk, diag, einsum, isclose, median, narrow, pad, select, split, unique)
+    allclose, array_equal, chunk, diag, einsum, isclose, median, narrow, pad, rsqrt, select, split, unique)
 from ._command_functions import (  # noqa: F401  (eval hides Python's for `from freight import *` alone)
     advise, eval, explain, export, generate, launch, predict, profile, report, runs, serve, train, verify)
 from ._commands import CommandError, Server  # noqa: F401

@@ -55,6 +55,16 @@ def round(x, /, decimals=0):
     return astype(y, x.dtype, copy=False)
 
 
+def rsqrt(x):
+    """1 / sqrt(x)."""
+    if not (isinstance(x, _core.Array) and x._on_host and isdtype(x.dtype, "real floating")):
+        return _functions._call("rsqrt", x)
+    # The library's function would count subnormal numbers as 0. Of 16 bits the result is rounded once.
+    if x.dtype.itemsize == 2:
+        return astype(rsqrt(astype(x, _core.float32)), x.dtype)
+    return _functions.reciprocal(_functions.sqrt(x))
+
+
 def median(x, axis=None, *, keepdims=False):
     """The middle of the sorted elements over an axis, several, or all: of an even number the mean of two; nan where one is."""
     axes = range(_array(x, "median").ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)

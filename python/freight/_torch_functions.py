@@ -68,8 +68,8 @@ for _name in ("abs", "ceil", "cos", "exp", "expm1", "floor", "log", "log10", "lo
               "trunc", "reciprocal", "logical_not", "isnan", "isinf", "isfinite", "acos", "acosh", "asin", "asinh", "atan", "atanh",
               "cosh", "sinh"):
     _unary(_name, getattr(xp, _name))
-for _name in ("rsqrt", "erf"):
-    _unary(_name, getattr(_functions, _name))
+_unary("rsqrt", _beyond_standard.rsqrt)
+_unary("erf", _functions.erf)
 _unary("neg", xp.negative)
 _unary("negative", xp.negative)
 _unary("absolute", xp.abs)

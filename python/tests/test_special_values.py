@@ -27,7 +27,7 @@ def floor_of_quotient(a, b):
 UNARY = {
     "abs": np.abs, "sign": np.sign, "negative": np.negative, "positive": np.positive, "square": np.square,
     "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "log2": np.log2, "log10": np.log10, "sqrt": np.sqrt,
-    "reciprocal": np.reciprocal, "sin": np.sin, "cos": np.cos, "tan": np.tan,
+    "reciprocal": np.reciprocal, "rsqrt": lambda v: 1 / np.sqrt(v), "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
     "round": np.rint, "isfinite": np.isfinite, "isnan": np.isnan, "isinf": np.isinf, "signbit": np.signbit,
