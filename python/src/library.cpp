@@ -392,6 +392,7 @@ nb::list gradients(nb::handle loss, nb::handle arrays) {
 
 // f32: uniform in [0, 1), or normal; drawn by the key (seed, position), or by the default generator.
 nb::object random(bool is_uniform, nb::handle shape, nb::handle key) {
+  const Frame frame(python_line());
   const Shape s = checked_shape(integers_of(shape, "shape"), DType::f32);
   std::vector<Tensor> y;
   bool traced = trace::compiling();

@@ -11,6 +11,7 @@
 #include "freight/nn/graph_module.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/neural.h"
+#include "freight/trace/scope.h"
 #include "freight/trace/tracer.h"
 
 namespace freight::deploy {
@@ -53,6 +54,7 @@ class Exporter {
     if (options_.preprocessing) type.dtype = DType::u8;
     auto tape = std::make_shared<trace::Trace>(trace::Trace::Mode::compile);
     {
+      const Frame frame("");  // nodes record the file's own places
       const trace::Recording recording(tape);
       Tensor x = tape->input(input_name(), type);
       if (options_.preprocessing) x = normalized(x);

@@ -354,7 +354,8 @@ Traced Tracing::trace(int64_t batch) {
     const AuxiliaryOutputs heads;
     Shape shape = sample_.shape;
     shape.insert(0, batch);
-    for (const Tensor& y : net_.call({t.tape->input(kInput, {sample_.dtype, shape})})) {
+    const SourceLine own{nullptr, 0};  // the forward's lines are those that nodes record
+    for (const Tensor& y : net_.call({t.tape->input(kInput, {sample_.dtype, shape})}, own)) {
       if (y.defined()) t.results.push_back(t.tape->value_of(y));
     }
     auxiliary_heads_ = auxiliary_heads_ || !heads.list.empty();
@@ -413,7 +414,7 @@ Graph Tracing::graph_of(const Traced& t) const {
     }
     std::vector<Value> operands;
     for (Value v : n.inputs) operands.push_back(map[v]);
-    const std::vector<Value> made = out.add(n.op, n.attrs, operands, n.scope);
+    const std::vector<Value> made = out.add(n.op, n.attrs, operands, n.scope.empty() ? n.where : n.scope);
     for (size_t i = 0; i < made.size(); ++i) map[n.outputs[i]] = made[i];
   }
   for (Value v : t.results) out.outputs.push_back(map[v]);
