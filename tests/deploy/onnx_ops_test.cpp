@@ -155,6 +155,58 @@ const Case kCases[] = {
     {"group_norm", [](const Tensor& x) { return group_norm(x, 2, ones({4}), zeros({4})); }},
     {"softmax", [](const Tensor& x) { return softmax(x, 1) + log_softmax(x, 2); }},
     {"gather", [](const Tensor& x) { return gather(x, remainder(arange(8), 6), 2); }},
+    {"sinh cosh asin acos atan asinh acosh atanh",
+     [](const Tensor& x) {
+       const Tensor small = x / (abs(x) + 1.0);
+       return sinh(x) + cosh(x) + asin(small) + acos(small) + atan(x) + asinh(x) + acosh(abs(x) + 1.0) + atanh(small);
+     }},
+    {"log2 log10 logaddexp",
+     [](const Tensor& x) {
+       const Tensor none = where(x > 1.0, -INFINITY, x);
+       return exp(logaddexp(none, none)) + logaddexp(x, x * 30.0) + log2(abs(x) + 0.5) * 3.0 + log10(abs(x) + 0.5);
+     }},
+    {"copysign floor_divide signbit",
+     [](const Tensor& x) {
+       const Tensor zeros = where(x > 0.0, 0.0, -x * 0.0);
+       return copysign(x, -x) + copysign(2.0, zeros) * 10.0 + floor_divide(x * 10.0, 3.0) * 100.0 +
+              number_of(signbit(x));
+     }},
+    {"atan2 hypot",
+     [](const Tensor& x) {
+       const Tensor other = flip(x, 2), zeros = where(x > 0.0, 0.0, -x * 0.0), tops = where(x > 1.0, 0.0, x);
+       return atan2(x, other) + atan2(zeros, other) * 3.0 + atan2(other, zeros) * 9.0 + atan2(zeros, -zeros) * 27.0 +
+              hypot(x * 3.0, other) + hypot(tops, tops);
+     }},
+    {"argsort sort topk",
+     [](const Tensor& x) {
+       const Tensor coarse = round(x);
+       const auto [most, at] = topk(x, 3, 2);
+       return cast(argsort(coarse, 2) + argsort(coarse, 2, Order::descending) * 10, DType::f32) +
+              sort(x, 1).values * 1e-2 + cast(argsort(cast(coarse, DType::i8), 2), DType::f32) +
+              sum(most, 2, Keep::yes) + cast(sum(at, 2, Keep::yes), DType::f32);
+     }},
+    {"sort of the batch", [](const Tensor& x) { return sort(x, 0).values; }},
+    {"casts of numbers beyond the range",
+     [](const Tensor& x) {
+       const auto back = [](const Tensor& t, DType to) { return cast(cast(t, to), DType::f32); };
+       return back(x * 100.0, DType::i8) + back(x * 1e3, DType::u8) * 1e-2 + back(x * 1e5, DType::i16) * 1e-5 +
+              back(x * 1e10, DType::i32) * 1e-10 + back(x * 1e20, DType::i64) * 1e-20;
+     }},
+    {"places of maxima, and back to them",
+     [](const Tensor& x) {
+       const auto [y, places] = max_pool2d_with_indices(unsqueeze(x, 1), {.kernel = {2, 3}, .stride = {2, 2}});
+       const Tensor flat = reshape(places, {-1, 4}), values = reshape(y, {-1, 4});
+       return scatter_elements(zeros({x.dim(0), 24}), flat, values, 1) + cast(sum(flat, 1, Keep::yes), DType::f32);
+     }},
+    {"scatter",
+     [](const Tensor& x) {
+       return scatter_add(Tensor::of<int32_t>({0, 8, 3, 3, 0, 1}, {6}), x, 9, 2) +
+              scatter_add(Tensor::of<int32_t>({0, 1, 1, 0, 4, 5}, {2, 3}), reshape(x, {-1, 4, 2, 3}), 9, 2) +
+              concat(
+                  {scatter(x, Tensor::of<int32_t>({4, 1}, {2}), narrow(x, 2, 2, 2) * 2.0, 2), zeros({x.dim(0), 4, 3})},
+                  2);
+     }},
+    {"nan that is filled in", [](const Tensor& x) { return where(is_nan(where(x > 1.0, NAN, x)), 5.0, x); }},
     {"gather_elements", [](const Tensor& x) { return gather_elements(x, argmax(x, 2, Keep::yes), 2); }},
     {"embedding one_hot",
      [](const Tensor& x) {
@@ -222,10 +274,10 @@ TEST(OnnxOps, AgreeWithOurs) {
 
 TEST(OnnxOps, AnOpWithoutAFormIsNamedWithItsLayer) {
   const testing::TemporaryDir dir;
-  expect_error(ErrorKind::usage, {"export", "scatter_add", "layer3.odd"}, [&] {
+  expect_error(ErrorKind::usage, {"export", "nextafter", "layer3.odd"}, [&] {
     write(dir / "m.onnx", [](const Tensor& x) {
       const Scope outer("layer3"), inner("odd");
-      return scatter_add(arange(6), x, 9, 2);
+      return nextafter(x, 1.0);
     });
   });
   expect_error(ErrorKind::usage, {"export", "random_uniform"}, [&] {

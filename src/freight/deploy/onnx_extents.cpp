@@ -36,10 +36,16 @@ bool Family::alike(size_t i) const {
       case Op::state:
       case Op::iota:
       case Op::reshape:
-      case Op::broadcast: break;  // shapes of results, which are compared as such
+      case Op::broadcast:
+      case Op::check_index: break;  // extents of the results or the operands, which are compared as such
+      case Op::scatter_add:
+      case Op::scatter_elements_add:
+        if (attrs<ScatterAttrs>(n).axis != attrs<ScatterAttrs>(first).axis) return false;
+        break;
       case Op::constant: {
         const auto &a = attrs<ConstantAttrs>(n), &b = attrs<ConstantAttrs>(first);
-        if (a.value != b.value || (a.data.defined() && !equal(n.attrs, first.attrs))) return false;
+        const bool both_nan = a.value != a.value && b.value != b.value;
+        if ((a.value != b.value && !both_nan) || (a.data.defined() && !equal(n.attrs, first.attrs))) return false;
         break;
       }
       case Op::conv_grad_input: {  // names the shape of its result

@@ -1,6 +1,9 @@
 // The table from ops to ONNX nodes. See onnx_graph_internal.h and onnx_writer_internal.h.
 #include "freight/deploy/onnx_graph_internal.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "freight/deploy/onnx_writer_internal.h"
 #include "freight/passes/passes.h"
 
@@ -23,6 +26,10 @@ void constant(Writer& w, const FNode& n) {
   }
 }
 
+std::string converted(Writer& w, const std::string& x, DType to) {
+  return w.emit("Cast", {x}, {{"to", data_type(to)}});
+}
+
 // 0, 1, 2, ... along axis `axis` of `rank`; the others have extent 1.
 std::string counting(Writer& w, const Formula& count, DType dtype, int rank, int axis) {
   Shape shape = Shape::filled(rank, 1);
@@ -35,7 +42,7 @@ std::string counting(Writer& w, const Formula& count, DType dtype, int rank, int
   const std::string limit = w.emit("Squeeze", {w.extent(count)});
   const auto scalar = [&](int64_t v) { return w.constant(Array::of<int64_t>({v}, {})); };
   std::string range = w.emit("Range", {scalar(0), limit, scalar(1)});
-  if (dtype != DType::i64) range = w.emit("Cast", {range}, {{"to", data_type(dtype)}});
+  if (dtype != DType::i64) range = converted(w, range, dtype);
   shape[axis] = -1;
   return w.emit("Reshape", {range, w.constant(ints(shape))});
 }
@@ -48,8 +55,21 @@ void iota(Writer& w, const FNode& n) {
   w.set(n.out(), counting(w, w.extents(n.out())[axis], a.dtype, a.shape.rank(), static_cast<int>(a.axis)), thin);
 }
 
+// Floats beyond the range of integers become its ends, as here: ONNX leaves open what a Cast makes of them. The upper
+// end is the largest number of the floating type that is in the range.
 void cast(Writer& w, const FNode& n) {
-  w.set_pointwise(n, w.emit("Cast", w.stored_inputs(n), {{"to", data_type(attrs<CastAttrs>(n).dtype)}}));
+  DType from = w.type(n.in(0)).dtype;
+  const DType to = attrs<CastAttrs>(n).dtype;
+  std::string x = w.stored(n.in(0));
+  if (is_floating(from) && is_integer(to)) {
+    if (size_of(from) == 2) x = converted(w, x, from = DType::f32);
+    const bool sign = info(to).kind == NumberKind::signed_integer;
+    const int digits = static_cast<int>(8 * size_of(to)) - sign;
+    const double end = std::ldexp(1.0, digits),
+                 unit = std::ldexp(1.0, std::max(0, digits - (from == DType::f32 ? 24 : 53)));
+    x = w.emit("Clip", {x, w.number(sign ? -end : 0, from, 0), w.number(end - unit, from, 0)});
+  }
+  w.set_pointwise(n, converted(w, x, to));
 }
 void ne(Writer& w, const FNode& n) { w.set_pointwise(n, w.emit("Not", {w.emit("Equal", w.stored_inputs(n))})); }
 void square(Writer& w, const FNode& n) { w.set_pointwise(n, w.emit("Mul", {w.stored(n.in(0)), w.stored(n.in(0))})); }
@@ -57,13 +77,55 @@ void rsqrt(Writer& w, const FNode& n) {
   w.set_pointwise(n, w.emit("Reciprocal", {w.emit("Sqrt", w.stored_inputs(n))}));
 }
 void fmod(Writer& w, const FNode& n) { w.set_pointwise(n, w.emit("Mod", w.stored_inputs(n), {{"fmod", int64_t{1}}})); }
-void expm1(Writer& w, const FNode& n) {
+
+// A number of the type and rank of the result.
+std::string number(Writer& w, const FNode& n, double value) {
   const Type& t = w.type(n.out());
-  w.set_pointwise(n, w.emit("Sub", {w.emit("Exp", w.stored_inputs(n)), w.number(1, t.dtype, t.shape.rank())}));
+  return w.number(value, t.dtype, t.shape.rank());
+}
+void expm1(Writer& w, const FNode& n) {
+  w.set_pointwise(n, w.emit("Sub", {w.emit("Exp", w.stored_inputs(n)), number(w, n, 1)}));
 }
 void log1p(Writer& w, const FNode& n) {
-  const Type& t = w.type(n.out());
-  w.set_pointwise(n, w.emit("Log", {w.emit("Add", {w.stored(n.in(0)), w.number(1, t.dtype, t.shape.rank())})}));
+  w.set_pointwise(n, w.emit("Log", {w.emit("Add", {w.stored(n.in(0)), number(w, n, 1)})}));
+}
+void logarithm(Writer& w, const FNode& n) {
+  const std::string per_base = number(w, n, n.op == Op::log2 ? 1.4426950408889634 : 0.4342944819032518);
+  w.set_pointwise(n, w.emit("Mul", {w.emit("Log", w.stored_inputs(n)), per_base}));
+}
+
+// bool: whether the sign is negative, of -0 as well.
+std::string negative(Writer& w, const FNode& n, const std::string& x) {
+  const std::string zero = number(w, n, 0);
+  return w.emit("Or", {w.emit("Less", {x, zero}), w.emit("Less", {w.emit("Reciprocal", {x}), zero})});
+}
+void copysign(Writer& w, const FNode& n) {
+  const std::string size = w.emit("Abs", {w.stored(n.in(0))});
+  w.set_pointwise(n, w.emit("Where", {negative(w, n, w.stored(n.in(1))), w.emit("Neg", {size}), size}));
+}
+// The angle of (x, y): that of y / x, turned by pi to the side of y where x is negative.
+void atan2(Writer& w, const FNode& n) {
+  const std::string y = w.stored(n.in(0)), x = w.stored(n.in(1)), left = negative(w, n, x), zero = number(w, n, 0);
+  const std::string none = w.emit("Equal", {y, zero}), slope = w.emit("Div", {y, x});
+  const std::string turn = w.emit("Where", {negative(w, n, y), number(w, n, -M_PI), number(w, n, M_PI)});
+  const std::string angle = w.emit("Where", {none, zero, w.emit("Atan", {slope})});  // 0 / 0 would be NaN
+  const std::string kept = w.emit("Where", {none, y, angle});
+  w.set_pointwise(n, w.emit("Where", {left, w.emit("Add", {angle, turn}), kept}));
+}
+void hypot(Writer& w, const FNode& n) {
+  const std::string a = w.emit("Abs", {w.stored(n.in(0))}), b = w.emit("Abs", {w.stored(n.in(1))});
+  const std::string most = w.emit("Max", {a, b}), one = number(w, n, 1);
+  const std::string divisor = w.emit("Where", {w.emit("Equal", {most, number(w, n, 0)}), one, most});
+  const std::string ratio = w.emit("Div", {w.emit("Min", {a, b}), divisor});
+  const std::string length = w.emit("Sqrt", {w.emit("Add", {w.emit("Mul", {ratio, ratio}), one})});
+  w.set_pointwise(n, w.emit("Mul", {most, length}));
+}
+void logaddexp(Writer& w, const FNode& n) {
+  const Names in = w.stored_inputs(n);
+  const std::string apart = w.emit("Neg", {w.emit("Abs", {w.emit("Sub", in)})});
+  const std::string sum = w.emit("Add", {w.emit("Max", in), w.emit("Softplus", {apart})});
+  const std::string twice = w.emit("Add", {in[0], number(w, n, 0.69314718055994531)});  // also of two infinities
+  w.set_pointwise(n, w.emit("Where", {w.emit("Equal", in), twice, sum}));
 }
 void is_finite(Writer& w, const FNode& n) {
   const Names x = w.stored_inputs(n);
@@ -135,7 +197,23 @@ void arg_reduce(Writer& w, const FNode& n) {
   const char* op = n.op == Op::argmax ? "ArgMax" : "ArgMin";
   const std::string index =
       w.emit(op, {w.full(n.in(0))}, {{"axis", attrs<AxisAttrs>(n).axis}, {"keepdims", int64_t{1}}});
-  w.set(n.out(), w.emit("Cast", {index}, {{"to", data_type(DType::i32)}}));
+  w.set(n.out(), converted(w, index, DType::i32));
+}
+// All elements, in order: of equal ones TopK, too, names the first one first.
+void argsort(Writer& w, const FNode& n) {
+  const auto& a = attrs<SortAttrs>(n);
+  const DType type = w.type(n.in(0)).dtype;
+  std::string x = w.full(n.in(0));
+  if (size_of(type) < 4) {
+    x = converted(w, x, is_floating(type) ? DType::f32 : DType::i32);
+  } else if (type == DType::u32) {
+    x = converted(w, x, DType::i64);
+  } else if (type == DType::u64) {
+    unsupported(n, "of u64");
+  }
+  const std::string count = w.extent(w.extents(n.in(0))[static_cast<size_t>(a.axis)]);
+  const std::string sorted = w.emit("TopK", {x, count}, {{"axis", a.axis}, {"largest", int64_t{a.descending}}}, "_at");
+  w.set(n.out(), converted(w, sorted + "_at", DType::i32));
 }
 
 void matmul(Writer& w, const FNode& n) {
@@ -191,12 +269,44 @@ void pool(Writer& w, const FNode& n) {
       {"kernel_shape", ints(a.kernel)}, {"pads", pads(a.pad_low, a.pad_high)}, {"strides", ints(a.stride)}};
   if (!a.dilation.empty()) settings.insert(settings.begin(), {"dilations", ints(a.dilation)});
   if (n.op == Op::avg_pool) settings.push_back({"count_include_pad", int64_t{a.count_include_pad}});
-  w.set(n.out(), w.emit(n.op == Op::avg_pool ? "AveragePool" : "MaxPool", {w.full(n.in(0))}, settings));
+  if (n.op == Op::avg_pool) return w.set(n.out(), w.emit("AveragePool", {w.full(n.in(0))}, settings));
+  const bool places = w.read(n.outputs[1]);
+  const std::string y = w.emit("MaxPool", {w.full(n.in(0))}, settings, places ? "_places" : nullptr);
+  w.set(n.out(), y);
+  if (!places) return;
+  // ONNX counts the elements of all planes, Freight those of one.
+  const std::vector<Formula>& x = w.extents(n.in(0));
+  const std::string plane = w.emit("ReduceProd", {w.list({x.begin() + 2, x.end()})});
+  w.set(n.outputs[1], converted(w, w.emit("Mod", {y + "_places", plane}), DType::i32));
 }
 
 void gather(Writer& w, const FNode& n) {
   w.set(n.out(), w.emit(n.op == Op::gather ? "Gather" : "GatherElements", {w.full(n.in(0)), w.full(n.in(1))},
                         {{"axis", attrs<AxisAttrs>(n).axis}}));
+}
+// Elements or rows (along an axis, one index for each) that are set in x, or added to zeros.
+void scatter(Writer& w, const FNode& n) {
+  const bool adds = n.op == Op::scatter_add || n.op == Op::scatter_elements_add;
+  const int64_t axis = adds ? attrs<ScatterAttrs>(n).axis : attrs<AxisAttrs>(n).axis;
+  const Value updates = n.inputs.back(), index = n.inputs[adds ? 0 : 1];
+  const std::vector<Formula>&out = w.extents(n.out()), &places = w.extents(index);
+  Names in{adds ? w.emit("Expand", {w.number(0, w.type(n.out()).dtype, static_cast<int>(out.size())), w.list(out)})
+                : w.full(n.in(0)),
+           w.full(index), w.full(updates)};
+  if (n.op == Op::scatter_add || n.op == Op::scatter) {
+    Formula rows = places.empty() ? Formula{1} : places[0];
+    for (size_t i = 1; i < places.size(); ++i) {
+      if (!rows.constant() || !places[i].constant()) unsupported(n, "by indices of several axes that vary");
+      rows.fixed *= places[i].fixed;
+    }
+    std::vector<Formula> each = out;
+    each[static_cast<size_t>(axis)] = rows;
+    Ints column(out.size(), 1);
+    column[static_cast<size_t>(axis)] = -1;
+    in[1] = w.emit("Expand", {w.emit("Reshape", {in[1], w.constant(column)}), w.list(each)});
+    if (places.size() != 1) in[2] = w.emit("Reshape", {in[2], w.list(each)});
+  }
+  w.set(n.out(), w.emit("ScatterElements", in, {{"axis", axis}, {"reduction", std::string(adds ? "add" : "none")}}));
 }
 void embedding(Writer& w, const FNode& n) {
   w.set(n.out(), w.emit("Gather", {w.full(n.in(1)), w.full(n.in(0))}, {{"axis", int64_t{0}}}));
@@ -302,6 +412,8 @@ constexpr Row kRows[] = {
     {Op::expm1, nullptr, expm1},
     {Op::log, "Log", nullptr},
     {Op::log1p, nullptr, log1p},
+    {Op::log2, nullptr, logarithm},
+    {Op::log10, nullptr, logarithm},
     {Op::sqrt, "Sqrt", nullptr},
     {Op::rsqrt, nullptr, rsqrt},
     {Op::reciprocal, "Reciprocal", nullptr},
@@ -310,6 +422,14 @@ constexpr Row kRows[] = {
     {Op::cos, "Cos", nullptr},
     {Op::tan, "Tan", nullptr},
     {Op::tanh, "Tanh", nullptr},
+    {Op::sinh, "Sinh", nullptr},
+    {Op::cosh, "Cosh", nullptr},
+    {Op::asin, "Asin", nullptr},
+    {Op::acos, "Acos", nullptr},
+    {Op::atan, "Atan", nullptr},
+    {Op::asinh, "Asinh", nullptr},
+    {Op::acosh, "Acosh", nullptr},
+    {Op::atanh, "Atanh", nullptr},
     {Op::sigmoid, "Sigmoid", nullptr},
     {Op::softsign, "Softsign", nullptr},
     {Op::erf, "Erf", nullptr},
@@ -329,6 +449,10 @@ constexpr Row kRows[] = {
     {Op::maximum, "Max", nullptr},
     {Op::minimum, "Min", nullptr},
     {Op::fmod, nullptr, fmod},
+    {Op::atan2, nullptr, atan2},
+    {Op::hypot, nullptr, hypot},
+    {Op::logaddexp, nullptr, logaddexp},
+    {Op::copysign, nullptr, copysign},
     {Op::eq, "Equal", nullptr},
     {Op::ne, nullptr, ne},
     {Op::lt, "Less", nullptr},
@@ -350,6 +474,7 @@ constexpr Row kRows[] = {
     {Op::reduce_min, nullptr, extremum},
     {Op::argmax, nullptr, arg_reduce},
     {Op::argmin, nullptr, arg_reduce},
+    {Op::argsort, nullptr, argsort},
     {Op::matmul, nullptr, matmul},
     {Op::conv, nullptr, conv},
     {Op::conv_grad_input, nullptr, conv},
@@ -357,6 +482,10 @@ constexpr Row kRows[] = {
     {Op::avg_pool, nullptr, pool},
     {Op::gather, nullptr, gather},
     {Op::gather_elements, nullptr, gather},
+    {Op::scatter_add, nullptr, scatter},
+    {Op::scatter_elements_add, nullptr, scatter},
+    {Op::scatter, nullptr, scatter},
+    {Op::scatter_elements, nullptr, scatter},
     {Op::check_index, nullptr, alias},
     {Op::softmax, nullptr, softmax},
     {Op::log_softmax, nullptr, softmax},

@@ -36,7 +36,8 @@ const Row* row_of(Op op);
 
 class Writer {
  public:
-  Writer(const Family& family, Model& model) : family_(family), graph_(family.graph()), model_(model) {
+  Writer(const Family& family, Model& model)
+      : family_(family), graph_(family.graph()), model_(model), uses_(graph_.use_counts()) {
     known_.resize(graph_.values.size());
     find_biases();
   }
@@ -49,7 +50,9 @@ class Writer {
       if (n.op == Op::input || n.op == Op::state) continue;
       const Row* row = row_of(n.op);
       if (!row) {
-        throw Error(ErrorKind::usage, "export", cat("ONNX has no form of ", freight::name(n.op)), n.location());
+        const std::string_view op = freight::name(n.op), called = n.called();
+        const std::string user = called == op ? "" : cat(", a part of ", called);
+        throw Error(ErrorKind::usage, "export", cat("ONNX has no form of ", op, user), n.location());
       }
       if (row->write) {
         row->write(*this, n);
@@ -69,6 +72,7 @@ class Writer {
   const Type& type(Value v) const { return graph_.type(v); }
   const std::vector<Formula>& extents(Value v) const { return family_.extents(v); }
 
+  bool read(Value v) const { return uses_[v] > 0; }
   const FNode& def(Value v) const { return graph_.def(v); }
 
   // Appends an ONNX node, and names its first result; a second one has `second` behind that.
@@ -269,14 +273,13 @@ class Writer {
 
   // conv + b and matmul + b (rank 2) are one ONNX node where b is a parameter along the channels.
   void find_biases() {
-    const ByValue<int> uses = graph_.use_counts();
     for (const FNode& n : graph_.nodes) {
       for (size_t k = 0; n.op == Op::add && k < 2; ++k) {
         const FNode& product = graph_.def(n.inputs[k]);
         const bool conv = product.op == Op::conv;
         if (!conv && !(product.op == Op::matmul && type(product.out()).shape.rank() == 2)) continue;
         const FNode* other = &graph_.def(n.inputs[1 - k]);
-        if (uses[product.out()] != 1 || other->op != Op::broadcast) continue;
+        if (uses_[product.out()] != 1 || other->op != Op::broadcast) continue;
         const Shape spread = type(other->in(0)).shape;
         other = &graph_.def(other->in(0));
         if (other->op == Op::reshape) other = &graph_.def(other->in(0));
@@ -294,6 +297,7 @@ class Writer {
   const Family& family_;
   const freight::Graph& graph_;
   Model& model_;
+  ByValue<int> uses_;
   std::vector<Known> known_;  // by value
   size_t node_ = 0;
   int64_t emitted_ = 0, constant_count_ = 0;
