@@ -605,6 +605,28 @@ class EmbeddingLayer(Layer):
         return layer.requires_grad_(not freeze)
 
 
+class BagLayer(EmbeddingLayer):
+    """EmbeddingBag, whose calls may bring more than tokens: layer(tokens, offsets, per_sample_weights=w)."""
+
+    def forward(self, input, offsets=None, per_sample_weights=None):
+        """input: tokens (N, T), or (T,) with offsets. offsets: integers (N), where each sample begins. per_sample_weights: factors of the
+        rows, of the shape of the tokens, for mode sum. Returns (N, W)."""
+        return self._forwarded(input, offsets, per_sample_weights)
+
+    def _run(self, node, arguments, keywords):
+        return self._bags(node, *arguments, **keywords)
+
+    def _bags(self, node, input, offsets=None, per_sample_weights=None):
+        if offsets is None and per_sample_weights is None:
+            return _results(node.call([input]))
+        from .nn.functional import embedding_bag
+
+        padding = self.padding_idx if self.padding_idx is not None and self.padding_idx >= 0 else None
+        return embedding_bag(input, self.weight, offsets, mode=self.mode, per_sample_weights=per_sample_weights, padding_idx=padding)
+
+    _bags.__qualname__ = "BagLayer.forward"  # in errors of keywords
+
+
 class RecurrentLayer(Layer):
     """Layers with states: layer(x, state, lengths=n) gives the output and the last states, (h, c) of an LSTM."""
 

@@ -569,6 +569,33 @@ def test_embeddings_from_pretrained_rows_are_those_of_pytorch(kind, settings):
     assert np.allclose(found, getattr(torch.nn, kind).from_pretrained(torch.tensor(rows), **settings)(torch.tensor(tokens)).detach(), rtol=1e-5, atol=1e-6)
 
 
+def test_bags_of_rows_take_factors_and_offsets_as_pytorchs():
+    random = np.random.default_rng(0)
+    bag = nn.EmbeddingBag(9, 4, mode="sum", padding_idx=2)
+    tokens, factors = fr.asarray([[1, 2, 3], [0, 4, 4]]), fr.asarray(random.normal(size=(2, 3)).astype("f4"))
+    rows, kept = bag.weight.numpy(), (tokens.numpy() != 2)[..., None]
+    want = (rows[tokens.numpy()] * factors.numpy()[..., None] * kept).sum(axis=1)
+    flat, begins = fr.reshape(tokens, (-1,)), fr.asarray([0, 3])
+    for got in (bag(tokens, per_sample_weights=factors), bag(tokens, None, factors), fr.jit(lambda t, f: bag(t, None, f))(tokens, factors),
+                bag(flat, begins, per_sample_weights=fr.reshape(factors, (-1,)))):
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(bag(flat, begins).numpy(), bag(tokens).numpy(), rtol=1e-5, atol=1e-6)
+    by_factors = fr.grad(lambda f: fr.sum(bag(tokens, per_sample_weights=f)))(factors).numpy()
+    np.testing.assert_allclose(by_factors, rows[tokens.numpy()].sum(axis=2) * kept[..., 0], rtol=1e-5, atol=1e-6)
+    by_rows = fr.grad(lambda m, f: fr.sum(m(tokens, per_sample_weights=f)))(bag, factors)["weight"].numpy()
+    expected = np.zeros((9, 4))
+    np.add.at(expected, tokens.numpy(), factors.numpy()[..., None] * kept)
+    np.testing.assert_allclose(by_rows, expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="per_sample_weights: expected mode sum"):
+        nn.EmbeddingBag(9, 4)(tokens, per_sample_weights=factors)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
+        bag(tokens, weights=factors)
+    torch = pytest.importorskip("torch")
+    theirs = torch.nn.EmbeddingBag(9, 4, mode="sum", padding_idx=2, _weight=torch.tensor(rows))
+    got = theirs(torch.tensor(tokens.numpy()), per_sample_weights=torch.tensor(factors.numpy()))
+    np.testing.assert_allclose(got.detach().numpy(), want, rtol=1e-5, atol=1e-6)
+
+
 def test_rows_that_are_no_table_are_refused():
     with pytest.raises(ValueError, match=r"Embedding.from_pretrained: embeddings: expected an array \(tokens, width\), got shape \(3,\)"):
         nn.Embedding.from_pretrained(np.zeros(3))
