@@ -177,20 +177,23 @@ TEST_F(EarlyStop, GoesWithShardsPartsAndBatchesOfTheDevice) {
 
 TEST_F(EarlyStop, APlateauCutsTheRateWhereNothingImproves) {
   config_.lr_scheduler = "plateau";
-  config_.lr_patience = 1;
   config_.lr_gamma = 0.5;
   config_.min_improvement = 100;
   config_.epochs = 4;
-  run(at("run"));
-  std::vector<double> rates;
-  for (const std::string& line : split(read_text(dir_ / "run/metrics.jsonl"), '\n')) {
-    const auto j = nlohmann::json::parse(line, nullptr, false);
-    if (j.is_object() && j["split"] == "train") rates.push_back(j["lr"].get<double>());
+  for (const int64_t patience : {0, 1}) {  // 0, as in PyTorch, does not wait for a second one either
+    config_.lr_patience = patience;
+    run(at(patience ? "run" : "impatient"));
+    std::vector<double> rates;
+    for (const std::string& line :
+         split(read_text(dir_ / (patience ? "run/metrics.jsonl" : "impatient/metrics.jsonl")), '\n')) {
+      const auto j = nlohmann::json::parse(line, nullptr, false);
+      if (j.is_object() && j["split"] == "train") rates.push_back(j["lr"].get<double>());
+    }
+    ASSERT_EQ(rates.size(), 4u);
+    EXPECT_NEAR(rates[1] / rates[0], 1, 1e-6) << "the first evaluation improves on nothing";
+    EXPECT_NEAR(rates[2] / rates[1], 0.5, 1e-6);
+    EXPECT_NEAR(rates[3] / rates[2], 0.5, 1e-6);
   }
-  ASSERT_EQ(rates.size(), 4u);
-  EXPECT_NEAR(rates[1] / rates[0], 1, 1e-6) << "the first evaluation improves on nothing";
-  EXPECT_NEAR(rates[2] / rates[1], 0.5, 1e-6);
-  EXPECT_NEAR(rates[3] / rates[2], 0.5, 1e-6);
   Config c = at("parts");
   Result r = one_epoch(c);
   c.resume = "auto";

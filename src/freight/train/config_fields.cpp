@@ -104,7 +104,7 @@ std::vector<Field> make_fields() {
       {kOptimizer, "--lr-step-size", "schedule.step_size", &C::lr_step_size,
        "decay interval of the step schedule, in epochs", at_least(1)},
       {kOptimizer, "--lr-patience", "schedule.patience", &C::lr_patience,
-       "evaluations without improvement before the plateau schedule decays", at_least(1)},
+       "evaluations without improvement before the plateau schedule decays (0: as 1)", at_least(0)},
       {kOptimizer, "--lr-gamma", "schedule.gamma", &C::lr_gamma, "decay factor of the step and plateau schedules", at_least(0)},
       {kOptimizer, "--lr-warmup-epochs", "schedule.warmup_epochs", &C::lr_warmup_epochs, "epochs of linear warm-up",
        at_least(0)},

@@ -267,11 +267,11 @@ void Loop::judge(EpochReport& e) {
     place_.best_test = *e.test;
   }
   place_.count(score, c.min_improvement);
-  if (c.lr_scheduler != "plateau" || place_.plateau < c.lr_patience) return;
-  place_.plateau = 0;
+  if (c.lr_scheduler != "plateau" || place_.plateau < std::max<int64_t>(1, c.lr_patience)) return;
   place_.lr_factor *= c.lr_gamma;
-  record_.note(cat("the learning rate is scaled by ", place_.lr_factor, " from here on: ", c.lr_patience,
-                   " evaluations without improvement"));
+  record_.note(cat("the learning rate is scaled by ", place_.lr_factor, " from here on: ", place_.plateau,
+                   place_.plateau == 1 ? " evaluation" : " evaluations", " without improvement"));
+  place_.plateau = 0;
 }
 
 std::optional<Evaluation> Loop::evaluate() {
