@@ -20,6 +20,7 @@
 #include "freight/store/table_rows.h"
 #include "freight/tables/learners.h"
 #include "freight/tables/row_learner.h"
+#include "freight/tables/xgboost_model.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/trainer.h"
 #include "tables.h"
@@ -167,7 +168,8 @@ class Watch : public train::Observer {
 
 // Fits a model to a table. `settings` are values by flag. The run writes to `folder`. With `names` the classes of the
 // target are places in these, and get them. Returns the bytes of the saved model, what a user should know of the data,
-// and the rounds. `notes` is for the package, in the file.
+// and the rounds: of trees those that predict, which early stopping may have cut to the best ones. `notes` is for the
+// package, in the file.
 nb::tuple fit(const std::string& model, const Table& table, const std::string& target, const nb::dict& settings,
               const std::string& folder, const std::vector<std::string>& names,
               const std::optional<std::string>& notes) {
@@ -208,8 +210,9 @@ nb::tuple fit(const std::string& model, const Table& table, const std::string& t
     }
   }
   watch.raise_error();
+  store::Bundle bundle = store::load_bundle(result.model_path);
+  const auto* trees = dynamic_cast<const tables::XgboostModel*>(bundle.rows.get());
   if (!names.empty() || notes) {
-    store::Bundle bundle = store::load_bundle(result.model_path);
     if (!names.empty()) {
       for (std::string& c : bundle.classes) c = names.at(std::stoul(c));
     }
@@ -218,7 +221,7 @@ nb::tuple fit(const std::string& model, const Table& table, const std::string& t
     io::save_safetensors(result.model_path, store::sealed(std::move(file)));
   }
   const auto bytes = io::read_file(result.model_path);
-  return nb::make_tuple(nb::bytes(bytes.data(), bytes.size()), watch.notes, result.steps);
+  return nb::make_tuple(nb::bytes(bytes.data(), bytes.size()), watch.notes, trees ? trees->rounds() : result.steps);
 }
 
 // Writes the file of a model, its contents being `bytes`, with other notes of the package.

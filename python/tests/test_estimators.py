@@ -270,6 +270,9 @@ def test_validation_rows_end_the_boosting():
     fitted = FreightRegressor("gbdt", early_stop=5).fit(x[:400], price[:400], eval_set=(x[400:], price[400:]))
     alone = FreightRegressor("gbdt", val_split=0.0, rounds=300).fit(x[:400], price[:400])
     assert fitted.n_iter_ < 300 == alone.n_iter_
+    # It counts the rounds that predict, as XGBoost's best_iteration + 1 does, and not those that were fitted to find them.
+    as_many = FreightRegressor("gbdt", val_split=0.0, rounds=fitted.n_iter_).fit(x[:400], price[:400])
+    assert numpy.array_equal(as_many.predict(x), fitted.predict(x))
     with pytest.raises(ValueError, match="eval_set: ends the boosting of model='gbdt', got model='forest'"):
         FreightRegressor("forest").fit(x, price, eval_set=(x, price))
     with pytest.raises(ValueError, match="rooms"):
