@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "command.h"
+#include "freight/base/env.h"
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/comm/launch_environment.h"
@@ -29,7 +30,7 @@ int launch_command(const Args& args) {
     fail(ErrorKind::usage, "launch", "this process is a rank that ", source,
          " started: start the program without launch");
   }
-  if (ends_with(program[0], ".py")) program.insert(program.begin(), "python3");
+  if (ends_with(program[0], ".py")) program.insert(program.begin(), env::get("FREIGHT_PYTHON_EXECUTABLE", "python3"));
   return run_program(program, processes, log_dir);
 }
 

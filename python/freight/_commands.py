@@ -56,6 +56,7 @@ def _environment():
     environment = dict(os.environ)
     if sys.prefix != sys.base_prefix:
         environment.setdefault("VIRTUAL_ENV", sys.prefix)  # the command loads libraries of this environment, too
+    environment["FREIGHT_PYTHON_EXECUTABLE"] = sys.executable or "python3"  # of scripts that launch starts
     fallback = os.path.join(os.path.dirname(__file__), "lib", "fallback")
     with open("/proc/self/maps") as maps:
         if fallback in maps.read():  # this system has no libgomp

@@ -208,6 +208,21 @@ if "fail" in sys.argv and os.environ["FREIGHT_RANK"] == "1":
         freight.launch("ranks.py", "fail", processes=2)
 
 
+def test_launched_scripts_run_by_the_python_of_the_command(folder, monkeypatch, capsys):
+    """As torchrun's do, and not by the first python3 of PATH."""
+    (folder / "bin").mkdir()
+    (folder / "bin/python3").write_text("#!/bin/sh\necho of another environment")
+    (folder / "bin/python3").chmod(0o755)
+    (folder / "which.py").write_text("import sys\nprint(sys.executable)")
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
+    freight.launch("which.py")
+    assert capsys.readouterr().out.strip() == sys.executable
+    installed = folder / "bin/freight"  # by a wheel
+    installed.write_text((pathlib.Path(__file__).parents[1] / "command.py").read_text())
+    done = subprocess.run([sys.executable, installed, "launch", "which.py"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == sys.executable
+
+
 def test_a_launched_script_trains_by_the_ranks(folder):
     (folder / "together.py").write_text("""
 import freight

@@ -20,6 +20,11 @@ TEST(LaunchCommand, NamesTheRankThatFailsWithItsLastLineAndItsExitCode) {
   EXPECT_NE(ran.err.find("rank 1 ended with exit code 3: no rows left"), std::string::npos) << ran.err;
 }
 
+TEST(LaunchCommand, RunsScriptsByThePythonThatItsOwnCommandBelongsTo) {
+  const Ran ran = run_freight({"launch", "script.py", "--epochs", "3"}, "", {"FREIGHT_PYTHON_EXECUTABLE=echo"});
+  EXPECT_EQ(ran.out, "script.py --epochs 3\n") << ran.err;
+}
+
 TEST(LaunchCommand, KeepsTheOutputOfTheOtherRanksWhereItIsToldTo) {
   const std::string logs = scratch_dir() + "/logs";
   const Ran ran = run_freight({"launch", "-n", "2", "--log-dir", logs, "sh", "-c", "echo rank $FREIGHT_RANK"});

@@ -45,6 +45,7 @@ const std::vector<Variable>& variables() {
       {"CUDA_PATH", "a CUDA toolkit", ""},
       {"VIRTUAL_ENV", "a Python environment whose packages may contain NVIDIA's libraries and XGBoost", ""},
       {"CONDA_PREFIX", "a Python environment whose packages may contain NVIDIA's libraries and XGBoost", ""},
+      {"FREIGHT_PYTHON_EXECUTABLE", "the Python that launch runs scripts by, set by the Python package", ""},
       {"OMP_NUM_THREADS", "number of compute threads", ""},
       {"FREIGHT_SHARE_CPUS", "0: use all threads even while other programs use the cores", "", "0|1"},
       {"FREIGHT_COMM",
