@@ -141,6 +141,7 @@ def annotation(name, default):
         "axis": "Any", "axes": "Any", "dtype": "Any", "device": "str | None", "keepdims": "bool", "copy": "bool | None",
         "correction": "float", "k": "int", "offset": "int", "obj": "Any", "n": "Any", "norm": "str", "d": "float",
         "indexing": "Literal['xy', 'ij']", "side": "Literal['left', 'right']", "descending": "bool", "stable": "bool",
+        "a": "Array", "b": "Array", "rcond": "float | None", "full_rank": "bool", "max_squarings": "int",
     }
     missing = isinstance(default, ast.Constant) and default.value is None and name in ("x1", "x2")  # of where
     return known.get(name, "Any") + " | None" * missing
@@ -152,7 +153,7 @@ RETURNS = {
     "meshgrid": "tuple[Array, ...]", "broadcast_arrays": "tuple[Array, ...]", "broadcast_shapes": "tuple[int, ...]",
     "unstack": "tuple[Array, ...]", "nonzero": "tuple[Array, ...]", "unique_all": "_UniqueAllResult",
     "unique_counts": "_UniqueCountsResult", "unique_inverse": "_UniqueInverseResult", "eigh": "_EighResult",
-    "eig": "_EigResult", "qr": "_QRResult", "slogdet": "_SlogdetResult", "svd": "_SVDResult",
+    "eig": "_EigResult", "qr": "_QRResult", "slogdet": "_SlogdetResult", "lstsq": "tuple[Array, Array, Array]", "svd": "_SVDResult",
     "__array_namespace_info__": "Any",
 }
 
@@ -312,7 +313,7 @@ def main():
     generate_nn.write(core, package, write_stub, stubs)
     write_stub(package / "random.pyi", "from . import Array\n\n" + (stubs / "random.pyi").read_text())
     for name, stub in extensions.items():
-        more = ["expm", "kron", "lstsq", "matmul", "matrix_transpose", "tensordot", "vecdot"] if name == "linalg" else []
+        more = ["kron", "matmul", "matrix_transpose", "tensordot", "vecdot"] if name == "linalg" else []
         results = ["_EighResult", "_EigResult", "_QRResult", "_SlogdetResult", "_SVDResult"] if name == "linalg" else []
         names = ", ".join([f"{n} as {n}" for n in ["Array", *more]] + results)
         extra = "\nclass LinAlgError(ValueError): ...\n" if name == "linalg" else ""

@@ -21,7 +21,7 @@ from ._print import get_printoptions, set_printoptions  # noqa: F401
 from ._settings import set_threads, show_config  # noqa: F401
 from ._transforms import Jit, Plan, autocast, custom_gradient, grad, jit, plan, value_and_grad  # noqa: F401
 from ._version import __version__  # noqa: F401
-from .linalg import LinAlgError, cond, cross, det, diagonal, inv, outer, qr, solve, svd, trace  # noqa: F401
+from .linalg import LinAlgError, cond, cross, det, diagonal, expm, inv, lstsq, outer, qr, solve, svd, trace  # noqa: F401
 
 _hints.explained(globals(), __name__, ("x", "condition"), _converted)
 _LAZY = {"nn": "nn", "data": "data", "optim": "optim", "callbacks": "callbacks", "distributed": "distributed",

@@ -54,7 +54,16 @@ _ORDERS = {None: "two", 2: "two", -2: "minus_two", 1: "one", -1: "minus_one", in
 
 def cond(x, p=None):
     """The norm of x times that of its inverse: the norm is 2 (None), -2, 1, -1, inf, -inf, "fro" or "nuc"."""
-    return _call("cond", _matrix(x, "cond"), _ORDERS.get(p, p))
+    x = _matrix(x, "cond")
+    if not _is_complex(x):
+        return _call("cond", x, _ORDERS.get(p, p))
+    if p in (None, 2, -2):
+        s = svdvals(x)
+        return s[..., 0] / s[..., -1] if p != -2 else s[..., -1] / s[..., 0]
+    try:
+        return matrix_norm(x, ord=p) * matrix_norm(inv(x), ord=p)
+    except LinAlgError:  # a singular matrix, of which there may be others beside it
+        return xp.stack([cond(m, p) for m in x]) if x.ndim > 2 else xp.asarray(inf, dtype=_real(x))
 
 
 def cross(x1, x2, /, *, axis=-1):
@@ -120,6 +129,17 @@ def eigvals(x, /):
     return eig(x).eigenvalues if _is_complex(x) else _joined(*_call("eigvals", x))
 
 
+def expm(x, max_squarings=16):
+    """The matrix exponential; NaN for norms beyond what max_squarings reach."""
+    if not (isinstance(x, _core.Array) and _is_complex(x)):
+        return _call("expm", x, max_squarings)
+    re, im = xp.real(_matrix(x, "expm", square=True)), xp.imag(x)
+    # Complex numbers are as real matrices of two rows and two columns, and so are their products.
+    y = _call("expm", xp.concat([xp.concat([re, -im], axis=-1), xp.concat([im, re], axis=-1)], axis=-2), max_squarings)
+    n = x.shape[-1]
+    return _joined(y[..., :n, :n], y[..., n:, :n])
+
+
 def inv(x, /):
     """The inverse; LinAlgError where x is singular."""
     x = _matrix(x, "inv", square=True)
@@ -127,6 +147,18 @@ def inv(x, /):
         return _factorized("inv", x)
     unit = xp.broadcast_to(xp.eye(x.shape[-1], dtype=x.dtype), x.shape)
     return solve(x, unit)
+
+
+def lstsq(a, b, rcond=None, full_rank=False):
+    """Least-squares solution x of minimum norm, sums of squared residuals, the rank."""
+    if not any(isinstance(v, _core.Array) and _is_complex(v) for v in (a, b)):
+        return _call("lstsq", a, b, rcond, full_rank)
+    a, b = _matrix(a, "lstsq"), xp.asarray(b)
+    if b.ndim == 0 or a.shape[-2] != b.shape[-1 if b.ndim == 1 else -2]:
+        raise ValueError(f"lstsq: expected a (..., M, N) and b (..., M, K) or (M), got shapes {a.shape} and {b.shape}")
+    x = matmul(pinv(a, rtol=rcond), b)
+    squares = abs(b - matmul(a, x)) ** 2
+    return x, xp.sum(squares, axis=-1 if b.ndim == 1 else -2), matrix_rank(a, rtol=rcond)
 
 
 def matrix_norm(x, /, *, keepdims=False, ord="fro"):

@@ -1,7 +1,7 @@
 """Linear algebra: the standard's linalg extension, and NumPy's functions that it lacks."""
 from . import _hints
-from ._functions import expm, kron, lstsq  # noqa: F401
-from ._linalg import (LinAlgError, cholesky, cond, cross, det, diagonal, eig, eigh, eigvals, eigvalsh, inv, matmul,  # noqa: F401
+from ._functions import kron  # noqa: F401
+from ._linalg import (LinAlgError, cholesky, cond, cross, det, diagonal, eig, eigh, eigvals, eigvalsh, expm, inv, lstsq, matmul,  # noqa: F401
                       matrix_norm, matrix_power, matrix_rank, matrix_transpose, norm, outer, pinv, qr, slogdet, solve, svd,
                       svdvals, tensordot, trace, vecdot, vector_norm)
 from ._manipulation import _converted

@@ -1,6 +1,6 @@
 
-from .linalg import LinAlgError as LinAlgError, cond as cond, cross as cross, det as det, diagonal as diagonal, inv as inv
-from .linalg import outer as outer, qr as qr, solve as solve, svd as svd, trace as trace
+from .linalg import LinAlgError as LinAlgError, cond as cond, cross as cross, det as det, diagonal as diagonal, expm as expm, inv as inv
+from .linalg import lstsq as lstsq, outer as outer, qr as qr, solve as solve, svd as svd, trace as trace
 
 __version__: str
 

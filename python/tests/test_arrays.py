@@ -417,6 +417,36 @@ def test_linalg_has_numpys_norms_and_condition_numbers():
     assert f.cond is f.linalg.cond and f.linalg.kron(f.ones((1, 2)), f.ones((2, 1))).shape == (2, 2)
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_condition_numbers_exponentials_and_least_squares_are_numpys(dtype):
+    np = pytest.importorskip("numpy")
+    random, near = np.random.default_rng(0), {"rel": 1e-4 if dtype == "complex64" else 1e-9, "abs": 1e-5 if dtype == "complex64" else 1e-12}
+
+    def numbers(*shape):
+        return (random.normal(size=shape) + 1j * random.normal(size=shape)).astype(dtype)
+
+    x = numbers(2, 4, 4)
+    for order in (None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf):
+        got = f.linalg.cond(f.asarray(x), order)
+        assert got.numpy() == pytest.approx(np.linalg.cond(x, order), **near) and got.dtype == {"complex64": f.float32, "complex128": f.float64}[dtype]
+    singular = np.stack([x[0], np.outer([1, 2, 3, 4], [1, 1j, 0, 1]).astype(dtype)])
+    assert f.linalg.cond(f.asarray(singular), 1).numpy() == pytest.approx([np.linalg.cond(x[0], 1), np.inf], **near)
+    values, vectors = np.linalg.eig(x.astype("complex128"))
+    exponential = f.linalg.expm(f.asarray(x))
+    assert exponential.numpy() == pytest.approx((vectors * np.exp(values)[:, None]) @ np.linalg.inv(vectors), **near) and str(exponential.dtype).endswith(dtype)
+    for a, b in ((numbers(5, 3), numbers(5, 2)), (numbers(5, 3), numbers(5)), (numbers(3, 5), numbers(3, 2)), (numbers(5, 2)[:, [0, 1, 0]], numbers(5, 2))):
+        solution, residuals, rank = f.linalg.lstsq(f.asarray(a), f.asarray(b))
+        want, _, want_rank, _ = np.linalg.lstsq(a, b, rcond=None)
+        assert solution.numpy() == pytest.approx(want, **near) and rank.item() == want_rank
+        assert residuals.numpy() == pytest.approx((np.abs(b - a @ want) ** 2).sum(axis=0), **near)
+    with pytest.raises(ValueError, match=r"lstsq: expected a \(..., M, N\) and b"):
+        f.linalg.lstsq(f.asarray(x), f.asarray(numbers(3, 1)))
+    with pytest.raises(ValueError, match="expm: expected square matrices"):
+        f.linalg.expm(f.asarray(numbers(3, 2)))
+    with pytest.raises(TypeError, match="cond: complex matrices work neither in jit"):
+        f.jit(f.linalg.cond)(f.asarray(x))
+
+
 def test_integers_are_rounded_to_tens_exactly():
     x = [123456789, -987654321, 5, 15, 2**40 + 7]
     for decimals in (-1, -2, 1):
