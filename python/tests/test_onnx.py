@@ -37,7 +37,7 @@ FORMS = {
     "inverse functions": (lambda m, x: fr.asinh(x) + fr.acosh(fr.abs(x) + 1) + fr.atanh(x / 10) + fr.acos(x / 10), (5,)),
     "functions of two": (lambda m, x: fr.atan2(x, x - 1) + fr.hypot(x, x + 1) + fr.logaddexp(x, x * 2), (5,)),
     "bases of logarithms": (lambda m, x: fr.log2(fr.abs(x)) + fr.log10(fr.abs(x)), (5,)),
-    "casts of what is beyond int8": (lambda m, x: (x * 100).astype(fr.int8).astype(fr.float32), (5,)),
+    "casts of what is beyond int8": (lambda m, x: fr.where(x > 1, fr.nan, x * 100).astype(fr.int8).astype(fr.float32), (5,)),
     "casts of what is beyond int32": (lambda m, x: (x * 1e10).astype(fr.int32).astype(fr.float32) * 1e-10, (5,)),
     "elements that are set": (lambda m, x: fr.scatter_elements(x, fr.argmax(x, axis=1, keepdims=True), x[:, :1] * 0 + 7, 1), (5,)),
 }

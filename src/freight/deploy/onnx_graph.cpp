@@ -55,8 +55,8 @@ void iota(Writer& w, const FNode& n) {
   w.set(n.out(), counting(w, w.extents(n.out())[axis], a.dtype, a.shape.rank(), static_cast<int>(a.axis)), thin);
 }
 
-// Floats beyond the range of integers become its ends, as here: ONNX leaves open what a Cast makes of them. The upper
-// end is the largest number of the floating type that is in the range.
+// Floats beyond the range of integers become its ends and NaN 0, as here: ONNX leaves open what a Cast makes of them.
+// The upper end is the largest number of the floating type that is in the range.
 void cast(Writer& w, const FNode& n) {
   DType from = w.type(n.in(0)).dtype;
   const DType to = attrs<CastAttrs>(n).dtype;
@@ -67,7 +67,8 @@ void cast(Writer& w, const FNode& n) {
     const int digits = static_cast<int>(8 * size_of(to)) - sign;
     const double end = std::ldexp(1.0, digits),
                  unit = std::ldexp(1.0, std::max(0, digits - (from == DType::f32 ? 24 : 53)));
-    x = w.emit("Clip", {x, w.number(sign ? -end : 0, from, 0), w.number(end - unit, from, 0)});
+    const std::string ends = w.emit("Clip", {x, w.number(sign ? -end : 0, from, 0), w.number(end - unit, from, 0)});
+    x = w.emit("Where", {w.emit("IsNaN", {x}), w.number(0, from, 0), ends});
   }
   w.set_pointwise(n, converted(w, x, to));
 }
