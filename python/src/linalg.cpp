@@ -6,6 +6,7 @@
 #include "array.h"
 #include "complex_linalg.h"
 #include "freight/ops/elementwise.h"
+#include "freight/trace/tracer.h"
 #include "loops.h"
 
 namespace freight::python {
@@ -118,11 +119,11 @@ View matmul_views(const View& a, const View& b) {
     s->erase(s->rank() - 1);
     s->erase(s->rank() - 1);
   }
-  Shape shape = broadcast_of(a_batch, b_batch), batch = shape;
-  Shape a_shape = shape, b_shape = shape;
+  Shape shape = broadcast_of(a_batch, b_batch), batch = shape, a_shape = shape, b_shape = shape;
   shape.push_back(m);
   shape.push_back(n);
   if (is_floating(a.dtype) && shape.numel() * k >= kLibraryProduct && shape.rank() <= freight::Shape::kMaxRank) {
+    const trace::Recording aside(nullptr);  // arrays of the host are no part of a function that is being traced
     return from_array(invoke_named("matmul", {Tensor(to_array(a)), Tensor(to_array(b))}).array());
   }
   a_shape.push_back(m);
