@@ -69,7 +69,7 @@ def make(model, arguments, keywords):
             node.training = mode
         if not model._is_unmade():
             for m in list(model.modules()):  # outer ones first
-                if (mode := m.__dict__.pop("_mode", None)) is not None:
+                if (mode := m.__dict__.pop("_asked_mode", None)) is not None:
                     m.train(mode)
 
 

@@ -248,14 +248,14 @@ class Module:
     def training(self):
         """Whether the module is in training mode, which train() and eval() set."""
         if _unmade and self._is_unmade():
-            return self.__dict__.get("_mode", True)
+            return self.__dict__.get("_asked_mode", True)
         return self._node().training
 
     def train(self, mode=True):
         """Training mode for this module and all below; eval() for the other one."""
         if _unmade and self._is_unmade():  # _lazy.make sets it
             for m in self.modules():
-                m.__dict__["_mode"] = bool(mode)
+                m.__dict__["_asked_mode"] = bool(mode)
         else:
             self._node().training = bool(mode)
         return self
