@@ -1,8 +1,17 @@
 // See onnx_extents_internal.h.
+#include <cmath>
+
 #include "freight/base/strings.h"
 #include "freight/deploy/onnx_extents_internal.h"
 
 namespace freight::deploy::onnx {
+
+namespace {
+
+// " (enc.fc1)"; the layers of a file know no lines of a program.
+std::string at(const Node& n) { return n.location().empty() ? "" : cat(" (", n.location(), ")"); }
+
+}  // namespace
 
 // The formula is bilinear, so two batches, or two batches by two lengths, determine it; further probes must agree.
 std::optional<Formula> Family::fit(const std::vector<int64_t>& seen) const {
@@ -25,6 +34,23 @@ std::optional<Formula> Family::fit(const std::vector<int64_t>& seen) const {
   return f;
 }
 
+std::optional<Count> Family::count(size_t i) const {
+  for (const bool inverse : {false, true}) {
+    std::vector<int64_t> seen;
+    for (const Probe& p : probes_) {
+      const double value = attrs<ConstantAttrs>(p.graph.nodes[i]).value;
+      const double number = inverse ? std::round(1 / value) : value;
+      constexpr double kMost = 0x1p22;  // up to it f32 tells the inverses of integers apart
+      if (!(std::abs(number) < kMost) || number != std::floor(number)) break;
+      if (inverse && !(std::abs(value * number - 1) < 1e-7)) break;
+      seen.push_back(static_cast<int64_t>(number));
+    }
+    if (seen.size() < probes_.size()) continue;
+    if (const auto formula = fit(seen)) return Count{*formula, inverse};
+  }
+  return {};
+}
+
 // True of a node that is the same in all probes, but for extents.
 bool Family::alike(size_t i) const {
   const Node& first = probes_[0].graph.nodes[i];
@@ -44,8 +70,11 @@ bool Family::alike(size_t i) const {
         break;
       case Op::constant: {
         const auto &a = attrs<ConstantAttrs>(n), &b = attrs<ConstantAttrs>(first);
-        const bool both_nan = a.value != a.value && b.value != b.value;
-        if ((a.value != b.value && !both_nan) || (a.data.defined() && !equal(n.attrs, first.attrs))) return false;
+        if (a.data.defined() || b.data.defined()) {
+          if (!equal(n.attrs, first.attrs)) return false;
+        } else if (a.value != b.value && !(std::isnan(a.value) && std::isnan(b.value)) && !count(i)) {
+          return false;
+        }
         break;
       }
       case Op::conv_grad_input: {  // names the shape of its result
@@ -88,7 +117,7 @@ std::optional<Family> Family::of(std::vector<Probe> probes, std::string& why) {
   for (size_t i = 0; i < first.nodes.size(); ++i) {
     const Node& n = first.nodes[i];
     if (!f.alike(i)) {
-      why = cat(name(n.op), " changes with the size of the batch or the text (", n.location(), ")");
+      why = cat(name(n.op), " changes with the size of the batch or the text", at(n));
       return {};
     }
   }
@@ -103,8 +132,7 @@ std::optional<Family> Family::of(std::vector<Probe> probes, std::string& why) {
       const std::optional<Formula> extent = f.fit(seen);
       if (!extent) {
         const Node& n = first.def(v);
-        why = cat("a size of ", name(n.op), " follows no simple formula of the batch and the length (", n.location(),
-                  ")");
+        why = cat("a size of ", name(n.op), " follows no simple formula of the batch and the length", at(n));
         return {};
       }
       f.extents_[v].push_back(*extent);

@@ -21,6 +21,12 @@ struct Formula {
   }
 };
 
+// A number that is a formula, or 1 / it: the mean over samples has a factor 1 / N.
+struct Count {
+  Formula formula;
+  bool inverse = false;
+};
+
 // A trace for one batch size and length.
 struct Probe {
   int64_t batch = 0, length = 0;
@@ -37,6 +43,8 @@ class Family {
   // The first trace: its ops, wiring and all attributes that are no extents hold for all.
   const Graph& graph() const { return probes_[0].graph; }
   const std::vector<Formula>& extents(Value v) const { return extents_[v]; }
+  // The number of constant number i, where it is an integer, or 1 / it.
+  std::optional<Count> count(size_t i) const;
   // The extent `pick(node)` of node number i of the graph.
   template <class F>
   Formula of_node(size_t i, F pick) const {

@@ -17,17 +17,21 @@ namespace {
 
 void alias(Writer& w, const FNode& n) { w.set(n.out(), w.stored(n.in(0)), w.thin(n.in(0))); }
 
-void constant(Writer& w, const FNode& n) {
-  const auto& a = attrs<ConstantAttrs>(n);
-  if (a.data.defined()) {
-    w.set(n.out(), w.constant(a.data));
-  } else {
-    w.set(n.out(), w.number(a.value, a.type.dtype, a.type.shape.rank()), w.thin_all(n.out()));
-  }
-}
-
 std::string converted(Writer& w, const std::string& x, DType to) {
   return w.emit("Cast", {x}, {{"to", data_type(to)}});
+}
+
+void constant(Writer& w, const FNode& n) {
+  const auto& a = attrs<ConstantAttrs>(n);
+  if (a.data.defined()) return w.set(n.out(), w.constant(a.data));
+  const int rank = a.type.shape.rank();
+  const std::optional<Count> count = w.family().count(w.node_index());
+  if (!count || count->formula.constant())
+    return w.set(n.out(), w.number(a.value, a.type.dtype, rank), w.thin_all(n.out()));
+  std::string value = converted(w, w.extent(count->formula), a.type.dtype);
+  if (count->inverse) value = w.emit("Reciprocal", {value});
+  if (rank != 1) value = w.emit("Reshape", {value, w.constant(ints(Shape::filled(rank, 1)))});
+  w.set(n.out(), value, w.thin_all(n.out()));
 }
 
 // 0, 1, 2, ... along axis `axis` of `rank`; the others have extent 1.

@@ -89,7 +89,11 @@ class Writer {
   void set(Value v, const std::string& name, std::vector<bool> thin) { known_[v.index()] = {name, std::move(thin)}; }
   // The value as far as it is stored: axes that are thin have extent 1.
   const std::string& stored(Value v) const {
-    FREIGHT_CHECK(!known_[v.index()].name.empty(), "export: ", graph_.def(v).location(), " has no second result");
+    if (known_[v.index()].name.empty()) {
+      const FNode& n = graph_.def(v);
+      throw Error(ErrorKind::usage, "export", cat("ONNX has no form of the further results of ", freight::name(n.op)),
+                  n.location());
+    }
     return known_[v.index()].name;
   }
   const std::vector<bool>& thin(Value v) const { return known_[v.index()].thin; }
