@@ -117,8 +117,11 @@ TEST(GraphModules, DrawNewNumbersWithEveryEagerCall) {
 struct Hidden : Module {  // the batch decides what it computes
   Tensor forward(const Tensor& x) override { return x.dim(0) > 1010 ? x : -x; }
 };
-struct Mean : Module {  // a number follows the batch
-  Tensor forward(const Tensor& x) override { return x * (1.0 / static_cast<double>(x.dim(0))); }
+struct Halved : Module {  // half of the batch, rounded down
+  Tensor forward(const Tensor& x) override { return x * static_cast<double>(x.dim(0) / 2); }
+};
+struct Odd : Module {  // what is traced for odd numbers alone
+  Tensor forward(const Tensor& x) override { return x.dim(0) % 2 == 1 ? x : -x; }
 };
 struct Squared : Module {  // a size that is no multiple of the batch's
   Tensor forward(const Tensor& x) override { return reshape(zeros({x.dim(0) * x.dim(0), 1}), {x.dim(0), x.dim(0)}); }
@@ -126,11 +129,44 @@ struct Squared : Module {  // a size that is no multiple of the batch's
 
 TEST(GraphModules, WhatDependsOnTheBatchIsRefused) {
   Hidden hidden;
-  Mean mean;
+  Halved halved;
+  Odd odd;
   Squared squared;
-  for (Module* m : {static_cast<Module*>(&hidden), static_cast<Module*>(&mean), static_cast<Module*>(&squared)}) {
-    expect_error(ErrorKind::usage, {"another size of the batch", "1009"}, [&] { trace_module(*m, {DType::f32, {3}}); });
+  const auto refused = [](Module& m, const std::string& why) {
+    expect_error(ErrorKind::usage, {"another size of the batch", why}, [&] { trace_module(m, {DType::f32, {3}}); });
+  };
+  refused(hidden, "1009 samples");
+  refused(halved, "a number");
+  refused(odd, "1018");
+  refused(squared, "1018081");
+}
+
+// Arrays and numbers that are made from the size of the batch.
+struct Made : Module {
+  Tensor forward(const Tensor& x) override {
+    const int64_t n = x.dim(0);
+    std::vector<int64_t> backwards;
+    std::vector<float> rows, mask;
+    for (int64_t i = 0; i < n; ++i) {
+      backwards.push_back(n - 1 - i);
+      rows.insert(rows.end(), {0.5F, 2, -1});
+      for (int64_t j = 0; j < n; ++j) mask.push_back(i == j ? 0 : 1);
+    }
+    const Tensor others = matmul(Tensor(Array::of<float>(mask, {n, n})), x) * (1.0 / static_cast<double>(n));
+    return gather(others * Array::of<float>(rows, {n, 3}), Tensor(Array::of<int64_t>(backwards, {n})), 0);
   }
+};
+
+TEST(GraphModules, MakeArraysFromTheSizeOfTheBatchAnew) {
+  Made net;
+  const auto graph = trace_module(net, {DType::f32, {3}});
+  for (const int64_t n : {1, 2, 9}) {
+    Array x(DType::f32, {n, 3});
+    for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = static_cast<float>(i * i % 13);
+    const std::vector<float> got = values((*graph)(Tensor(x))), expected = values(net(Tensor(x)));
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-6 * std::abs(expected[i])) << n;
+  }
+  EXPECT_EQ(graph->state_dict().size(), 1U);  // the row
 }
 
 TEST(GraphModules, LossesOfAuxiliaryHeadsAreNotTrained) {

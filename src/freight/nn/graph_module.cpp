@@ -1,5 +1,6 @@
-// See graph_module.h. A forward is traced for three sizes of the batch. Two texts give the one with N, where they
-// differ in integers; the third one checks it.
+// See graph_module.h. A forward is traced for three sizes of the batch. What its arrays and numbers follow from the
+// size becomes nodes (batch_array_internal.h); then the texts of the three give the one with N, where they differ in
+// integers.
 #include "freight/nn/graph_module.h"
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "freight/base/error.h"
 #include "freight/base/parse_number.h"
 #include "freight/ir/batch_graph.h"
+#include "freight/nn/batch_array_internal.h"
 #include "freight/nn/container.h"
 #include "freight/nn/evaluating.h"
 #include "freight/nn/init.h"
@@ -28,8 +30,6 @@ namespace freight::nn {
 namespace {
 
 constexpr const char *kInput = "x", *kRandom = "rng";  // the names of inputs
-// Primes, so that no size of a network is equal to one by chance.
-constexpr std::array<int64_t, 3> kBatches{1009, 1013, 1019};
 
 template <class... Parts>
 [[noreturn]] void refuse(const Parts&... parts) {
@@ -177,6 +177,7 @@ std::string_view take_token(std::string_view& rest) {
   const auto in_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
   const auto in_number = [&](char c) { return in_word(c) || c == '.' || c == '-' || c == '+'; };
   size_t n = 1;
+  if (rest.empty()) return rest;
   if (rest[0] == '"') {
     while (n < rest.size() && rest[n] != '"') n += rest[n] == '\\' ? 2 : 1;
     ++n;
@@ -190,40 +191,19 @@ std::string_view take_token(std::string_view& rest) {
   return token;
 }
 
-// "8N+1" for 8073 and 8105; empty where N has no such formula.
-std::string formula(std::string_view first, std::string_view second) {
-  const auto a = parse_number<int64_t>(first), b = parse_number<int64_t>(second);
-  const int64_t step = kBatches[1] - kBatches[0];
-  if (!a || !b || (*b - *a) % step != 0) return {};
-  const int64_t slope = (*b - *a) / step, more = *a - slope * kBatches[0];
-  return cat(slope == 1 ? "" : std::to_string(slope), "N", more > 0 ? "+" : "", more == 0 ? "" : std::to_string(more));
-}
-
-std::string line_of(const std::string& text, size_t at) {
-  const size_t begin = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;
-  std::string line = text.substr(begin, text.find('\n', at) - begin);
-  line.erase(0, line.find_first_not_of(' '));
-  return line;
-}
-
-[[noreturn]] void refuse_batch(const std::string& first, const std::string& second) {
-  refuse("forward computes something else for another size of the batch: `", first, "` for ", kBatches[0],
-         " samples, `", second, "` for ", kBatches[1], ": sizes must be numbers, or multiples of the batch's");
-}
-
-// The text that both are: with N in place of the integers in which they differ.
-std::string text_for_all(const std::string& first, const std::string& second) {
-  std::string out;
-  std::string_view a = first, b = second;
-  while (!a.empty() && !b.empty()) {
-    const size_t at = first.size() - a.size(), other = second.size() - b.size();
-    const std::string_view x = take_token(a), y = take_token(b);
-    const std::string both = x == y ? std::string(x) : formula(x, y);
-    if (both.empty()) refuse_batch(line_of(first, at), line_of(second, other));
-    out += both;
+// The same token, or "8N+1" for 8073, 8105 and 8145; empty where N has no such formula.
+std::string for_all(const std::array<std::string_view, 3>& tokens) {
+  if (tokens[0] == tokens[1] && tokens[0] == tokens[2]) return std::string(tokens[0]);
+  std::array<int64_t, 3> seen{};
+  for (size_t k = 0; k < 3; ++k) {
+    const auto number = parse_number<int64_t>(tokens[k]);
+    if (!number) return {};
+    seen[k] = *number;
   }
-  if (!a.empty() || !b.empty()) refuse_batch(cat(first.size(), " bytes"), cat(second.size(), " bytes"));
-  return out;
+  const auto size = BatchSize::of(seen);
+  if (!size) return {};
+  return cat(size->slope == 1 ? "" : std::to_string(size->slope), "N", size->more > 0 ? "+" : "",
+             size->more == 0 ? "" : std::to_string(size->more));
 }
 
 // ---- Tracing ----
@@ -251,6 +231,12 @@ bool same_elements(const Array& a, const Array& b) {
   return a.dtype() == b.dtype() && a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
 }
 
+// Whether they are constants of one number, of which there may be more for larger batches.
+bool same_number(const Array& a, const Array& b) {
+  return a.dtype() == b.dtype() && a.numel() > 0 && b.numel() > 0 && is_uniform(a) && is_uniform(b) &&
+         std::memcmp(a.raw(), b.raw(), size_of(a.dtype())) == 0;
+}
+
 bool any_of(const std::vector<Value>& values, const ByValue<bool>& of) {
   return std::any_of(values.begin(), values.end(), [&](Value v) { return of[v]; });
 }
@@ -273,6 +259,62 @@ struct Traced {
   std::vector<Array> captured;  // of its inputs after x, in their order
 };
 
+// What is another array, or number, for each size of the batch: its rule, where one is known, by the number of the
+// captured array, or of the constant's node.
+using Rules = std::map<size_t, std::optional<BatchArray>>;
+
+// The traces of one mode for all sizes.
+struct Traces {
+  std::array<Traced, 3> of_batch;
+  Rules arrays, numbers;
+};
+
+// A graph, and for each node where the program computes it.
+struct Located {
+  Graph graph;
+  std::vector<std::string> at;
+  // Of the nodes that were added since the last call.
+  void are_at(const std::string& where) { at.resize(graph.nodes.size(), where); }
+  std::string where(size_t node) const { return node < at.size() ? at[node] : ""; }
+};
+
+template <class... Parts>
+[[noreturn]] void refuse_batch(const std::string& where, const Parts&... parts) {
+  throw Error(ErrorKind::usage, "GraphModule",
+              cat("forward computes something else for another size of the batch: ", parts...), where);
+}
+
+[[noreturn]] void refuse_unknown_rule(const Graph& g, const Node& n) {
+  constexpr const char* kHow = " follows the size in a way that a file cannot express; expected ";
+  const Type& type = g.type(n.out());
+  if (n.op == Op::constant || type.shape.rank() == 0) {
+    refuse_batch(n.location(), "a number", kHow,
+                 "one that is computed from the input, or a multiple of the size, of its root, or of 1 / either");
+  }
+  refuse_batch(n.location(), "an array, ", type, " for ", kBatches[0], " samples,", kHow,
+               "one that is computed from the input, or made by arange, linspace, broadcast_to, tile, repeat or eye");
+}
+
+// The texts of the graphs differ in these tokens of a line, behind `before`.
+[[noreturn]] void refuse_tokens(const std::array<Located, 3>& graphs, const std::string& before,
+                                const std::array<std::string_view, 3>& tokens) {
+  const auto node = static_cast<size_t>(std::count(before.begin(), before.end(), '\n')) - 1;
+  const auto name_in = [&](size_t k) {
+    const auto& nodes = graphs[k].graph.nodes;
+    return std::string(node < nodes.size() ? name(nodes[node].op) : "no more");
+  };
+  const std::string first = name_in(0), second = name_in(1), last = name_in(2), where = graphs[0].where(node);
+  const auto all = [](const auto& a, const auto& b, const auto& c) {
+    return cat(a, " for ", kBatches[0], " samples, ", b, " for ", kBatches[1], " and ", c, " for ", kBatches[2]);
+  };
+  if (first != second || first != last)
+    refuse_batch(where, "it computes ", all(first, second, last), "; expected the same operations for all sizes");
+  if (before.back() == '%' || !parse_number<int64_t>(tokens[0]))
+    refuse_batch(where, first, " is computed from other values; expected the same operations for all sizes");
+  refuse_batch(where, first, " has the number ", all(tokens[0], tokens[1], tokens[2]),
+               "; expected one number for all sizes, or a multiple of the size, with a number added");
+}
+
 // Traces of one module. Their graphs have the same states: the module's variables, and the arrays that forward reads
 // besides.
 class Tracing {
@@ -283,40 +325,24 @@ class Tracing {
 
   const std::vector<NamedVariable>& variables() const { return variables_; }
   // In the module's present mode, for each size of the batch.
-  std::vector<Traced> trace() {
-    std::vector<Traced> all;
-    for (const int64_t batch : kBatches) all.push_back(trace(batch));
-    return all;
-  }
+  Traces trace();
   // Throws where the gradients of a trace are not those of its graph.
-  void need_plain_gradients(const Traced& t) const {
-    if (!t.tape->gradient_hooks().empty()) refuse("its gradients pass a custom gradient, or a hook of a module");
+  void need_plain_gradients(const Traces& all) const {
+    for (const Traced& t : all.of_batch) {
+      if (!t.tape->gradient_hooks().empty()) refuse("its gradients pass a custom gradient, or a hook of a module");
+    }
     if (auxiliary_heads_) refuse("its loss has the loss of an auxiliary head");
   }
   // The text of all sizes, when all is traced.
-  std::string text(const std::vector<Traced>& traces) const {
-    std::string text = text_for_all(print(graph_of(traces[0])), print(graph_of(traces[1])));
-    std::string why;
-    try {
-      const Graph derived = parse_for_batch(text, "graph", kBatches[2]);
-      if (!structurally_equal(derived, graph_of(traces[2]))) why = "other operations";
-    } catch (const Error& e) {  // a size that is no line of the batch's
-      why = e.what();
-    }
-    if (!why.empty()) {
-      refuse("forward computes something else for another size of the batch: ", kBatches[2], " samples instead of ",
-             kBatches[0], " and ", kBatches[1], ": ", why);
-    }
-    for (const int64_t batch : {1, 2}) graph_for(text, batch);
-    return text;
-  }
+  std::string text(const Traces& traces) const;
 
  private:
   Traced trace(int64_t batch);
-  Graph graph_of(const Traced& t) const;
+  Located graph_of(const Traces& all, size_t k) const;
   // The place of a captured array among the variables; their number where it is none: uniform arrays are constants,
   // whose size may be N, and so are all but those of f32.
   size_t place_of(const Array& array) const;
+  void keep(const Array& array);
   void add_state(const std::string& name, const Array& value);
 
   Module& net_;
@@ -345,6 +371,12 @@ size_t Tracing::place_of(const Array& array) const {
   return at == arrays_.end() ? variables_.size() : at->second;
 }
 
+void Tracing::keep(const Array& array) {
+  if (array.dtype() != DType::f32 || is_uniform(array) || place_of(array) < variables_.size()) return;
+  arrays_.emplace_back(array, variables_.size());
+  add_state(cat("array", arrays_.size()), array);
+}
+
 Traced Tracing::trace(int64_t batch) {
   Traced t{std::make_shared<trace::Trace>(trace::Trace::Mode::compile), {}, {}};
   {
@@ -354,18 +386,13 @@ Traced Tracing::trace(int64_t batch) {
     const AuxiliaryOutputs heads;
     Shape shape = sample_.shape;
     shape.insert(0, batch);
-    const SourceLine own{nullptr, 0};  // the forward's lines are those that nodes record
-    for (const Tensor& y : net_.call({t.tape->input(kInput, {sample_.dtype, shape})}, own)) {
+    constexpr SourceLine nowhere;  // nodes record the lines of the forward
+    for (const Tensor& y : net_.call({t.tape->input(kInput, {sample_.dtype, shape})}, nowhere)) {
       if (y.defined()) t.results.push_back(t.tape->value_of(y));
     }
     auxiliary_heads_ = auxiliary_heads_ || !heads.list.empty();
   }
-  for (const Array& array : t.tape->captured()) {
-    t.captured.push_back(array);
-    if (array.dtype() != DType::f32 || is_uniform(array) || place_of(array) < variables_.size()) continue;
-    arrays_.emplace_back(array, variables_.size());
-    add_state(cat("array", arrays_.size()), array);
-  }
+  t.captured = t.tape->captured();
   for (const auto& v : t.tape->variables()) {  // those of other modules, and of none, stay as they are now
     if (v == rng_state().impl() || places_.contains(v.get())) continue;
     places_.emplace(v.get(), variables_.size());
@@ -374,7 +401,42 @@ Traced Tracing::trace(int64_t batch) {
   return t;
 }
 
-Graph Tracing::graph_of(const Traced& t) const {
+Traces Tracing::trace() {
+  Traces all;
+  for (size_t k = 0; k < kBatches.size(); ++k) all.of_batch[k] = trace(kBatches[k]);
+  const auto& t = all.of_batch;
+  const auto alike = [&](auto size) { return size(t[0]) == size(t[1]) && size(t[0]) == size(t[2]); };
+  const bool paired = alike([](const Traced& one) { return one.captured.size(); });
+  for (size_t i = 0; i < t[0].captured.size(); ++i) {
+    const Array& first = t[0].captured[i];
+    const auto differs = [&](const Traced& other) {
+      return !same_elements(first, other.captured[i]) && !same_number(first, other.captured[i]);
+    };
+    if (!paired || !(differs(t[1]) || differs(t[2]))) {
+      keep(first);
+      continue;
+    }
+    const auto rule = BatchArray::of({first, t[1].captured[i], t[2].captured[i]});
+    if (rule && rule->repeated().defined()) keep(rule->repeated());
+    all.arrays[i] = rule;
+  }
+  if (!alike([](const Traced& one) { return one.tape->graph().nodes.size(); })) return all;
+  for (size_t i = 0; i < t[0].tape->graph().nodes.size(); ++i) {
+    SeenArrays seen;
+    for (size_t k = 0; k < t.size(); ++k) {
+      const Node& n = t[k].tape->graph().nodes[i];
+      const auto* const a = std::get_if<ConstantAttrs>(&n.attrs);
+      if (!a || a->data.defined() || is_complex(a->type.dtype)) break;
+      seen[k] = Array::of<double>({a->value}, {}).cast(a->type.dtype);
+    }
+    if (!seen[2].defined() || (same_elements(seen[0], seen[1]) && same_elements(seen[0], seen[2]))) continue;
+    all.numbers[i] = BatchArray::of(seen);
+  }
+  return all;
+}
+
+Located Tracing::graph_of(const Traces& all, size_t k) const {
+  const Traced& t = all.of_batch[k];
   const Graph& g = t.tape->graph();
   std::vector<Value> results = t.results;
   std::vector<Update> updates;
@@ -391,7 +453,8 @@ Graph Tracing::graph_of(const Traced& t) const {
     results.push_back(s.next);
   }
   const ByValue<bool> live = live_values(g, results);
-  Graph out;
+  Located found;
+  Graph& out = found.graph;
   ByValue<Value> map(g);
   const std::vector<Value> inputs = g.leaves(Op::input);
   map[inputs[0]] = out.add(Op::input, LeafAttrs{kInput, g.type(inputs[0])}, {})[0];
@@ -399,26 +462,80 @@ Graph Tracing::graph_of(const Traced& t) const {
   std::vector<Value> places;
   for (const NamedVariable& v : variables_)
     places.push_back(out.add(Op::state, LeafAttrs{v.name, v.variable.type()}, {})[0]);
+  found.are_at("");
+  const auto state_of = [&](const Array& array) {
+    const size_t place = array.defined() ? place_of(array) : places.size();
+    return place < places.size() ? places[place] : Value{};
+  };
+  const auto computed = [&](const std::optional<BatchArray>& rule, const Node& n) {
+    if (!rule) refuse_unknown_rule(g, n);
+    return rule->add_to(out, kBatches[k], state_of(rule->repeated()));
+  };
   for (size_t i = 1; i < inputs.size(); ++i) {
     const Array& array = t.captured[i - 1];
     if (!live[inputs[i]]) continue;
-    const size_t place = place_of(array);
-    map[inputs[i]] = place < places.size() ? places[place] : out.add(Op::constant, constant_of(array), {})[0];
+    const Node& n = g.def(inputs[i]);
+    if (const auto of_batch = all.arrays.find(i - 1); of_batch != all.arrays.end()) {
+      map[inputs[i]] = computed(of_batch->second, n);
+    } else {
+      const Value state = state_of(array);
+      map[inputs[i]] = state.valid() ? state : out.add(Op::constant, constant_of(array), {})[0];
+    }
+    found.are_at(n.location());
   }
-  for (const Node& n : g.nodes) {
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
+    const Node& n = g.nodes[i];
     if (n.op == Op::input || !any_of(n.outputs, live)) continue;
     if (n.op == Op::state) {
       const auto at = states.find(n.out().id);
       map[n.out()] = at == states.end() ? key : places[at->second];
       continue;
     }
-    std::vector<Value> operands;
-    for (Value v : n.inputs) operands.push_back(map[v]);
-    const std::vector<Value> made = out.add(n.op, n.attrs, operands, n.scope.empty() ? n.where : n.scope);
-    for (size_t i = 0; i < made.size(); ++i) map[n.outputs[i]] = made[i];
+    if (const auto of_batch = all.numbers.find(i); of_batch != all.numbers.end()) {
+      Value v = computed(of_batch->second, n);
+      const Shape& shape = g.type(n.out()).shape;
+      if (shape.rank() > 0) {
+        v = out.add(Op::reshape, ShapeAttrs{Shape::filled(shape.rank(), 1)}, {v})[0];
+        v = out.add(Op::broadcast, ShapeAttrs{shape}, {v})[0];
+      }
+      map[n.out()] = v;
+    } else {
+      std::vector<Value> operands;
+      for (Value v : n.inputs) operands.push_back(map[v]);
+      const std::vector<Value> made = out.add(n.op, n.attrs, operands, n.scope.empty() ? n.where : n.scope);
+      for (size_t j = 0; j < made.size(); ++j) map[n.outputs[j]] = made[j];
+    }
+    found.are_at(n.location());
   }
   for (Value v : t.results) out.outputs.push_back(map[v]);
   for (const Update& u : updates) out.updates.push_back({map[u.state], map[u.next]});
+  return found;
+}
+
+std::string Tracing::text(const Traces& traces) const {
+  std::array<Located, 3> graphs;
+  std::array<std::string, 3> texts;
+  std::array<std::string_view, 3> rest;
+  for (size_t k = 0; k < 3; ++k) {
+    graphs[k] = graph_of(traces, k);
+    rest[k] = texts[k] = print(graphs[k].graph);
+  }
+  std::string out;
+  while (!rest[0].empty()) {
+    const std::array<std::string_view, 3> tokens{take_token(rest[0]), take_token(rest[1]), take_token(rest[2])};
+    const std::string all = for_all(tokens);
+    if (all.empty()) refuse_tokens(graphs, out, tokens);
+    out += all;
+  }
+  for (const int64_t batch : {1, 2}) {
+    try {
+      graph_for(out, batch);
+    } catch (const Error& e) {  // at "graph:LINE", of which the first is `graph {`, as the second is of nodes
+      const auto line = parse_number<size_t>(e.where().substr(e.where().find(':') + 1)).value_or(1);
+      refuse_batch(graphs[0].where(line - 2), "with ", batch, batch == 1 ? " sample " : " samples ", e.op(), ": ",
+                   e.message());
+    }
+  }
   return out;
 }
 
@@ -427,13 +544,13 @@ Graph Tracing::graph_of(const Traced& t) const {
 std::shared_ptr<GraphModule> trace_module(Module& net, const Type& sample, std::string* untrained) {
   Tracing tracing(net, sample);
   const Evaluating modes(net);
-  const std::vector<Traced> evaluation = tracing.trace();
-  std::vector<Traced> training;
+  const Traces evaluation = tracing.trace();
+  Traces training;
   std::string why;
   try {
     net.train();
     training = tracing.trace();
-    for (const Traced& t : training) tracing.need_plain_gradients(t);
+    tracing.need_plain_gradients(training);
   } catch (const std::exception& e) {
     why = e.what();
   }

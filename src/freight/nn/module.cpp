@@ -247,12 +247,15 @@ Tensor Module::token_counts(const Tensor& x) {
 Module::PartsApart::PartsApart()
     : depth_(std::exchange(thread_context().module_depth, 0)),
       tokens_(std::exchange(thread_context().tokens, {})),
-      counts_(std::exchange(thread_context().token_counts, {})) {}
+      counts_(std::exchange(thread_context().token_counts, {})),
+      caller_{std::exchange(thread_context().file, nullptr), thread_context().line} {}
 Module::PartsApart::~PartsApart() {
   trace::ThreadContext& context = thread_context();
   context.module_depth = depth_;
   context.tokens = tokens_;
   context.token_counts = std::move(counts_);
+  context.file = caller_.file;
+  context.line = caller_.line;
 }
 
 void Module::set_training(bool on) {

@@ -173,8 +173,8 @@ class Module {
   static void announce_tokens(const Tensor& tokens, int64_t padding);
   // How many tokens each sample has, i32 (N), for x (N, T, ...); undefined where nothing was announced for (N, T).
   static Tensor token_counts(const Tensor& x);
-  // While one lives, modules that run do not know of one another: each is an outermost one. For a forward of a program
-  // in another language, whose layers read what it hands them, as PyTorch's do.
+  // While one lives, modules that run do not know of one another: each is an outermost one, and its call is a line of
+  // the program. For a forward in another language, whose layers read what it hands them, as PyTorch's do.
   class PartsApart {
    public:
     PartsApart();
@@ -186,6 +186,7 @@ class Module {
     int depth_;
     Shape tokens_;
     Tensor counts_;
+    SourceLine caller_;
   };
   // Children with an empty name leave no trace in paths: their own children appear as this module's. A module may be
   // adopted again, here or elsewhere: it keeps the names that the first time gave. Throws Error(usage) for a name that
