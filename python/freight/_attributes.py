@@ -10,7 +10,7 @@ import weakref
 from ._core import Array
 
 # Attributes of modules that forward does not read, or that functions follow by themselves.
-_OF_MODULES = frozenset(("_modules", "_held", "_cached", "_task", "_seen", "_compiled", "_layer", "_settings", "_inside", "_inner", "_layout", "_asked_mode"))
+_OF_MODULES = frozenset(("_modules", "_held", "_cached", "_task", "_seen", "_seen_inputs", "_compiled", "_layer", "_settings", "_inside", "_inner", "_layout", "_asked_mode", "_asked_grad"))
 _MOST_BYTES = 1 << 20  # of an array whose elements are compared; others are compared by what they are
 _PLAIN = (int, float, complex, str, bytes, type(None))
 _assignments = 0  # of attributes to any module, so far

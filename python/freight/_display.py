@@ -21,13 +21,19 @@ def table(rows, note=""):
 
 def layers(module):
     """(rows, note) of the layers of a module, with their parameters."""
-    rows = [("layer", "type", "parameters")]
+    rows, known, lazy = [("layer", "type", "parameters")], {}, 0
     for name, part in module.named_modules():
-        own = part.parameters() if not part._modules else [p for p in part._held.values() if p._trained]
+        if not part._modules and part._is_unmade():
+            rows.append((name or "(itself)", type(part).__name__, "?"))
+            lazy += 1
+            continue
+        own = [p for p in (part.parameters() if not part._modules else part._held.values()) if p._trained]
+        known |= {p._variable.identity: p.size for p in own}
         count = sum(p.size for p in own)
         if count or not part._modules:
             rows.append((name or "(itself)", type(part).__name__, f"{count:,}"))
-    return rows, f"{sum(p.size for p in module.parameters()):,} parameters"
+    first_call = f" and those of {lazy} lazy layer{'s' * (lazy > 1)}, which the first call makes" if lazy else ""
+    return rows, f"{sum(known.values()):,} parameters{first_call}"
 
 
 def layers_text(module):

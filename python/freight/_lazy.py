@@ -13,8 +13,7 @@ class _Lazy(Module):
         _unmade.add(self)
 
     def _built(self):
-        raise RuntimeError(f"{type(self).__name__}: the number of its inputs is not known yet: call the network with a batch first, net(x), "
-                           "outside of jit and grad")
+        refuse(self)
 
     def _make_lazy(self, arguments, keywords):
         if recording():
@@ -52,6 +51,15 @@ def _lazies():
 CLASSES = {cls.__name__: cls for cls in _lazies()}
 
 
+def refuse(model):
+    """Raises the error of a use for which the lazy layers of a model must have been made."""
+    (path, layer), *others = [(path, m) for path, m in model.named_modules() if m in _unmade]
+    named = f"{path} ({type(layer).__name__})" if path else type(layer).__name__
+    more = f" and {len(others)} other{'s' * (len(others) > 1)}" if others else ""
+    raise RuntimeError(f"{named}{more}: the number of its inputs is not known yet: call the network with a batch first, net(x), outside of jit and "
+                       f"grad, or give the number: nn.{layer._kind}")
+
+
 def make(model, arguments, keywords):
     """Makes the lazy layers of a model by a call of it in evaluation mode, which changes no running statistics."""
     if _calls.making:
@@ -67,8 +75,12 @@ def make(model, arguments, keywords):
         _calls.making = False
         for node, mode in [*modes, *((m._built(), True) for m in lazy if m not in _unmade)]:
             node.training = mode
+        for m in lazy:
+            if m not in _unmade and (trained := m.__dict__.pop("_asked_grad", None)) is not None:
+                m.requires_grad_(trained)
         if not model._is_unmade():
             for m in list(model.modules()):  # outer ones first
+                m.__dict__.pop("_asked_grad", None)
                 if (mode := m.__dict__.pop("_asked_mode", None)) is not None:
                     m.train(mode)
 

@@ -190,6 +190,10 @@ class Module:
         return cached[1]
 
     def _node(self):
+        if _unmade and not _calls.making and self._is_unmade():
+            from . import _lazy
+
+            _lazy.refuse(self)
         before = self._cached
         node = self._built()
         if before is None or before[1] is not node:
@@ -221,14 +225,18 @@ class Module:
         in_step = recording()
         # Arrays of a step keep their types; NumPy's become f32, as outside of a step.
         arguments = [a if in_step and not hasattr(a, "__array_interface__") else self._single(_as_leaves(a)) for a in arguments]
+        keywords = keywords if in_step else {k: _as_leaves(v) for k, v in keywords.items()}
         if arguments and isinstance(arguments[0], _core.Array):
             self.__dict__["_seen"] = (arguments[0].shape[1:], arguments[0].dtype.name)
+            if len(arguments) > 1 or keywords:
+                self.__dict__["_seen_inputs"] = [(name, x.shape, x.dtype) for name, x in (*enumerate(arguments), *keywords.items())
+                                                 if isinstance(x, _core.Array) and x.ndim]
         if in_step:
             _attributes.called(self)
             return run(node, arguments, keywords)
         _calls.depth += 1
         try:
-            result = run(node, arguments, {k: _as_leaves(v) for k, v in keywords.items()})
+            result = run(node, arguments, keywords)
         finally:
             _calls.depth -= 1
         leaves = []
@@ -266,7 +274,15 @@ class Module:
 
     def requires_grad_(self, requires_grad=True):
         """Whether the parameters below are trained. BatchNorm whose parameters are not uses its running statistics and leaves them
-        as they are, unlike PyTorch's in training mode."""
+        as they are, unlike PyTorch's in training mode. Lazy layers have it from their first call on."""
+        if _unmade and self._is_unmade():
+            self.__dict__["_asked_grad"] = requires_grad  # _lazy.make sets it
+            for part in self._modules.values():
+                part.requires_grad_(requires_grad)
+            for p in self._held.values():
+                if p._trained:
+                    p.requires_grad = requires_grad
+            return self
         for p in self._all_parameters():
             p[1].requires_grad = requires_grad
         return self
@@ -390,8 +406,9 @@ class Module:
 
     def save(self, path, *, input_shape=None, loss=None):
         """Writes the model for `freight.load` and the command. The forward of a class is traced for samples of input_shape, and
-        any size of batch. Where that fails, it warns and writes the weights alone, for load_weights. Returns whether it was the
-        model."""
+        any size of batch; of several inputs input_shape is a list of shapes, or a dict by parameter, and by default what they were in
+        fit, predict or the last call. Where that fails, it warns and writes the weights alone, for load_weights. Returns whether it was
+        the model."""
         from . import _fit
 
         return _fit.save(self, path, input_shape=input_shape, loss=loss)

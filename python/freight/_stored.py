@@ -15,7 +15,7 @@ from ._parameter import Buffer, Parameter
 
 KEY, NOTES, FORMAT = "freight.module", "freight.python", "freight-module-1"
 _OWN = {"Module": Module, "Traced": Traced, "TimeFirst": TimeFirst}
-_PASSING = ("_modules", "_held", "_cached", "_compiled", "_seen", "_task", "_layer", "_inside", "_inner")  # attributes that are stored otherwise, or not
+_PASSING = ("_modules", "_held", "_cached", "_compiled", "_seen", "_seen_inputs", "_task", "_layer", "_inside", "_inner")  # attributes that are stored otherwise, or not
 
 
 class _Unknown(Exception):

@@ -8,7 +8,8 @@ import pytest
 import freight as fr
 from freight import nn, optim
 
-X = np.random.default_rng(0).integers(0, 255, (32, 3, 8, 8)).astype("u1")
+RNG = np.random.default_rng(0)
+X = RNG.integers(0, 255, (32, 3, 8, 8)).astype("u1")
 
 
 class Net(nn.Module):
@@ -45,10 +46,12 @@ def test_statistics_are_those_of_one_call():
 
 def test_before_that_they_say_what_to_do():
     net = Net()
-    for call in (lambda: optim.Adam(net), lambda: net.state_dict(), lambda: fr.value_and_grad(lambda n, x: fr.mean(n(x)))(net, X.astype("f4")),
+    for call in (lambda: optim.Adam(net), lambda: net.state_dict(), lambda: list(net.parameters()), lambda: net.load_state_dict({}), lambda: net.to("cpu"), lambda: fr.value_and_grad(lambda n, x: fr.mean(n(x)))(net, X.astype("f4")),
                  lambda: fr.jit(lambda x: net(x))(X.astype("f4"))):
         with pytest.raises(RuntimeError, match=r"the number of its inputs is not known yet: call the network with a batch first, net\(x\), outside of jit"):
             call()
+    with pytest.raises(RuntimeError, match=r"^conv.0 \(LazyConv2d\) and 2 others: .*, or give the number: nn.Conv2d$"):
+        net.state_dict()
     again, twin = pickle.loads(pickle.dumps(net)), copy.deepcopy(net)
     assert again(X.astype("f4")).shape == twin(X.astype("f4")).shape == (32, 5) and type(net.fc) is nn.LazyLinear
 
@@ -60,6 +63,33 @@ def test_each_becomes_the_layer_of_its_name(kind, shape, made):
     layer = getattr(nn, kind)(*made)
     same = getattr(nn, kind[4:])(shape[1], *made)
     assert layer(fr.ones(shape)).shape == same(fr.ones(shape)).shape and repr(layer) == repr(same)
+
+
+def test_the_summary_has_what_is_known():
+    net = nn.Sequential(nn.Linear(4, 2), nn.LazyLinear(3))
+    assert net.summary().splitlines()[1:] == ["0      Linear              10", "1      LazyLinear           ?",
+                                              "10 parameters and those of 1 lazy layer, which the first call makes"]
+    assert "LazyLinear" in net._repr_html_()
+    net(fr.ones((2, 4)))
+    assert net.summary().splitlines()[1:] == ["0      Linear          10", "1      Linear           9", "19 parameters"]
+
+
+def test_they_may_be_frozen_before_their_first_call():
+    net = nn.Sequential(nn.Linear(4, 2), nn.LazyBatchNorm1d(), nn.LazyLinear(3), nn.LazyLinear(3))
+    assert net.requires_grad_(False) is net and not any(p.requires_grad for p in net[0].parameters())
+    net[3].requires_grad_()
+    before = net.summary()
+    net(fr.ones((2, 4)))
+    assert [name for name, p in net.named_parameters() if p.requires_grad] == ["3.weight", "3.bias"] and before != net.summary()
+    net.fit(RNG.normal(size=(8, 4)).astype("f4"), np.arange(8) % 3, verbose=0)
+
+
+def test_layers_of_padding_keep_their_modes_beside_them():
+    net = nn.Sequential(nn.ReflectionPad2d(1), nn.CircularPad2d(1), nn.Flatten(), nn.LazyLinear(3)).eval()
+    x = RNG.normal(size=(2, 3, 4, 4)).astype("f4")
+    y = net(fr.asarray(x))
+    padded = np.pad(np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="reflect"), ((0, 0), (0, 0), (1, 1), (1, 1)), mode="wrap")
+    np.testing.assert_allclose(y.numpy(), padded.reshape(2, -1) @ net[3].weight.numpy().T + net[3].bias.numpy(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("modes", [("eval",), ("train",), ("eval", "train"), ("train", "conv eval"), ("eval", "conv train")])
