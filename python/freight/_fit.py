@@ -595,14 +595,25 @@ def _joined(parts, count):
 
 def save(model, path, *, input_shape=None, loss=None):
     """See Module.save."""
+    for shape in _several.shapes_to_save(model, input_shape):
+        fault, untrained, text = _saved_by(model, path, shape, loss)
+        if not fault:
+            break
+    if fault and text is None:
+        warnings.warn(f"save: the file has the weights alone, for load_weights: {fault}", stacklevel=3)
+    elif fault:
+        warnings.warn(f"save: the file is for freight.load, the command cannot use it: {fault}", stacklevel=3)
+    elif untrained and text is None:
+        warnings.warn(f"save: freight.load and the command can use the file, but not train it: {untrained}", stacklevel=3)
+    return not fault or text is not None
+
+
+def _saved_by(model, path, input_shape, loss):
+    """What _saved returns, of what is known of the samples and the task."""
     whole, layout = _several.layout_of(model) if "_task" not in model.__dict__ else (None, None)
     task = {"loss": "cross_entropy", "classes": [], "mean": [], "std": [], **((whole or model).__dict__.get("_task") or {})}
-    several = ""
     if whole is not None and input_shape is None:  # its inputs are rows there
         model, task["input"], task["dtype"], task["layout"] = whole, (_rows.width(layout),), "float32", layout
-    elif _are_shapes(input_shape):
-        several = "of several inputs only fit and predict know the types: expected a call of one of them and no input_shape"
-        task["input"], task["dtype"] = (), "float32"
     elif input_shape is not None:
         task["input"] = tuple(input_shape)
     elif "input" not in task:
@@ -614,56 +625,42 @@ def save(model, path, *, input_shape=None, loss=None):
     task["classes"] = task["classes"] or _names_of(model)
     seen = task.get("dtype") or model.__dict__.get("_seen", (None, None))[1]
     task["dtype"] = "int32" if seen == "int64" else seen or "float32"
-    if task["classes"] and seen and not several:
+    if task["classes"] and seen:
         names = _names_for(model, task["input"], task["dtype"], task["classes"])
         if not names and task["loss"] not in ("mse", "mae", "huber"):
-            warnings.warn(f"save: the file has no names of classes: there are {len(task['classes'])}, and another number of outputs", stacklevel=3)
+            warnings.warn(f"save: the file has no names of classes: there are {len(task['classes'])}, and another number of outputs", stacklevel=4)
             task["classes"] = model.__dict__.setdefault("_task", task)["classes"] = []
     try:
-        fault, untrained, text = _saved(model, path, task, several)
+        fault, untrained, text = _saved(model, path, task)
     except ValueError:
         if seen:
             raise
         fault = untrained = text = None
     if not seen and fault != "":  # where no sample was seen, floats are more likely than tokens
-        found = _saved(model, path, task | {"dtype": "int32"}, several)
+        found = _saved(model, path, task | {"dtype": "int32"})
         if fault is None or not found[0]:
-            fault, untrained, text = found
-        else:
-            _saved(model, path, task, several)
-    if fault and text is None:
-        warnings.warn(f"save: the file has the weights alone, for load_weights: {fault}", stacklevel=3)
-    elif fault:
-        warnings.warn(f"save: the file is for freight.load, the command cannot use it: {fault}", stacklevel=3)
-    elif untrained and text is None:
-        warnings.warn(f"save: freight.load and the command can use the file, but not train it: {untrained}", stacklevel=3)
-    return not fault or text is not None
+            return found
+        _saved(model, path, task)
+    return fault, untrained, text
 
 
-def _are_shapes(input_shape):
-    return isinstance(input_shape, dict) or (isinstance(input_shape, (tuple, list)) and any(isinstance(s, (tuple, list, dict)) for s in input_shape))
-
-
-def _saved(model, path, task, weights_alone):
+def _saved(model, path, task):
     """Writes the file; returns why it has the weights alone, why it cannot be trained, and the module as a text or None."""
     from . import _stored
 
-    if not weights_alone:
-        _lazy.settle(model, xp.zeros((0, *task["input"]), dtype=task["dtype"]))
-    text = None if weights_alone else _stored.described(model, {k: v for k, v in task.items() if k not in OF_PROGRAM and not callable(v)})
+    _lazy.settle(model, xp.zeros((0, *task["input"]), dtype=task["dtype"]))
+    text = _stored.described(model, {k: v for k, v in task.items() if k not in OF_PROGRAM and not callable(v)})
     frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
     notes = {"inputs": task.get("layout"), "own_loss": "loss_function" in task or None, "frozen": frozen or None,
              **{k: task.get(k) for k in ("estimator", "class_type")}}
-    request = {"name": _name_of(model), **task, "loss_function": None, "module": text, "weights_alone": weights_alone or None}
+    request = {"name": _name_of(model), **task, "loss_function": None, "module": text}
 
     def write(notes):
         return _core.save_model(model._node(), os.fspath(path), request | {"notes": _stored.noted(notes)})
 
     with run_of_trainer():
-        fault, untrained = write(notes) if text or weights_alone else _stored.saved_with_names(model, notes, write)
-    if fault.startswith("Traceback"):
-        fault = fault.strip().splitlines()[-1]
-    return fault, untrained, text
+        fault, untrained = write(notes) if text else _stored.saved_with_names(model, notes, write)
+    return _hints.raised_at(fault), _hints.raised_at(untrained), text
 
 
 def load(path):

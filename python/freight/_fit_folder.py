@@ -21,7 +21,7 @@ def _stored(model, what, **changes):
                          "these before, or arrays")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.safetensors")
-        fault, _, _ = _fit._saved(model, path, {**{k: v for k, v in task.items() if k not in _fit.OF_PROGRAM and not callable(v)}, **changes}, "")
+        fault, _, _ = _fit._saved(model, path, {**{k: v for k, v in task.items() if k not in _fit.OF_PROGRAM and not callable(v)}, **changes})
         if fault:
             raise ValueError(f"{what}: x: a folder is for models that the command can use: {fault}")
         yield path

@@ -1,6 +1,7 @@
 """What a name of PyTorch, NumPy or Keras that is missing here is called in Freight, for messages of errors."""
 import difflib
 import functools
+import os
 import re
 import types
 
@@ -173,6 +174,17 @@ def keywords_for_flags(error, names={}):
     if error.__traceback__.tb_next is None and error.args and isinstance(error.args[0], str):
         text = re.sub(r"(?<![\w-])--([a-z][a-z-]*)", lambda m: names.get(m[0]) or m[1].replace("-", "_"), error.args[0])
         error.args = (text, *error.args[1:])
+
+
+def raised_at(text):
+    """Of the text of an exception of Python with its traceback what it says, and the line of the program; other texts as they are."""
+    if not text.startswith("Traceback"):
+        return text
+    here, last = os.path.dirname(__file__) + os.sep, text.strip().splitlines()[-1]
+    places = [(os.path.basename(file), line) for file, line in re.findall(r'File "([^"]+)", line (\d+)', text) if not file.startswith(here)]
+    if "required positional argument" in last:
+        last += "; for several inputs input_shape is a list of shapes"
+    return f"{last} ({':'.join(places[-1])})" if places and not re.search(r":\d+\)$", last) else last
 
 
 def _worded(hint):

@@ -5,7 +5,8 @@ import inspect
 import itertools
 import weakref
 
-from . import _fit_data, _rows, _several_targets
+from . import _array_api as xp
+from . import _core, _fit_data, _rows, _several_targets
 from ._containers import OF_LIBRARY, Wrapper
 from ._module import Module
 
@@ -119,6 +120,62 @@ def joined_of(model, layout):
             whole.__dict__["_task"] = task
         _made[model] = layout, whole
     return whole
+
+
+def _are_shapes(input_shape):
+    return isinstance(input_shape, dict) or (isinstance(input_shape, (tuple, list)) and any(isinstance(s, (tuple, list, dict)) for s in input_shape))
+
+
+def _layouts(model, shapes):
+    """Those of inputs of these shapes, the likeliest first: with the types of the last call, or as floats and tokens."""
+    needed, most = _takes(model)
+    names = _names_of_inputs(model)
+    shapes = _in_order(model, shapes) if isinstance(shapes, dict) else dict(enumerate(shapes))
+    if not needed <= len(shapes) <= most or any(isinstance(name, str) and name not in names for name in shapes):
+        found = f"{', '.join(shapes)}" if isinstance(next(iter(shapes)), str) else f"{len(shapes)}"
+        raise ValueError(f"save: input_shape: expected a shape for each input of forward, {', '.join(names[:max(needed, len(shapes))])}, got {found}")
+    for name, shape in shapes.items():
+        if not isinstance(shape, (tuple, list)) or not all(isinstance(n, int) and n > 0 for n in shape):
+            raise ValueError(f"save: input_shape[{name!r}]: expected the shape of one sample, such as (3, 32, 32), got {shape!r}")
+    seen = {name if isinstance(name, str) else names[name]: (shape, dtype) for name, shape, dtype in _layout_of_call(model)}
+    known = [seen.get(name if isinstance(name, str) else names[name]) for name in shapes]
+    choices = [(k[1],) if k and k[0] == tuple(shape) else (xp.float32, xp.int32) for k, shape in zip(known, shapes.values())]
+    for types in sorted(itertools.islice(itertools.product(*choices), 64), key=lambda types: types.count(xp.int32)):
+        yield tuple((name, tuple(shape), dtype) for (name, shape), dtype in zip(shapes.items(), types))
+
+
+def _layout_of_call(model):
+    """Of the inputs of the last call, where they were arrays of as many samples."""
+    seen = vars(model).get("_seen_inputs") or ()
+    if len({shape[0] for _, shape, _ in seen}) != 1:
+        return ()
+    if any(isinstance(name, str) for name, _, _ in seen):
+        names = _names_of_inputs(model)
+        seen = [(name if isinstance(name, str) else names[name], shape, dtype) for name, shape, dtype in seen]
+    return tuple((name, shape[1:], xp.bool if dtype == xp.bool else xp.int32 if xp.isdtype(dtype, "integral") else xp.float32)
+                 for name, shape, dtype in seen)
+
+
+def shapes_to_save(model, input_shape):
+    """The input_shape of each way to trace the model, the likeliest first; None where it has been joined of several inputs."""
+    if not _are_shapes(input_shape):
+        layout = _layout_of_call(model)
+        if input_shape is None and "_task" not in vars(model) and model not in _made and len(layout) >= _takes(model)[0] > 1:
+            joined_of(model, layout)
+        yield input_shape
+        return
+    if len(input_shape) == 1:
+        yield next(iter(input_shape.values() if isinstance(input_shape, dict) else input_shape))
+        return
+    if "_task" in vars(model):
+        raise ValueError(f"save: input_shape: expected none, or one shape: fit had one input, {tuple(vars(model)['_task']['input'])}")
+    layouts = list(_layouts(model, input_shape))
+    for layout in layouts:
+        joined_of(model, layout)
+        yield None
+    if len(layouts) > 1:  # all have failed, and the first one says why
+        joined_of(model, layouts[0])
+        yield None
 
 
 def _joined(model, x, what):

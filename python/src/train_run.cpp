@@ -544,16 +544,14 @@ nb::dict evaluate(const PyNode& node, const nb::dict& request, int64_t batch_siz
 }
 
 // Writes a model for the command. A network whose layers are not all declared is traced, and has the text of
-// freight/_stored.py beside it, where the request has one. "weights_alone" says why only weights are wanted. Returns
-// why the file has the weights alone, and why a graph cannot be trained; "" where that is not so.
+// freight/_stored.py beside it, where the request has one. Returns why the file has the weights alone, and why a graph
+// cannot be trained; "" where that is not so.
 nb::tuple save(const PyNode& node, const std::string& path, const nb::dict& request) {
   models::Model model = model_of(node, request);
   model.own = {};
   const bool layers = models::has_spec(model);
   std::string fault, untrained;
-  if (const auto why = given(request, "weights_alone")) fault = nb::cast<std::string>(*why);
   const std::exception_ptr failure = unlocked([&] {
-    if (!fault.empty()) return;
     if (layers) return models::check_spec(model);
     try {
       model = models::as_graph(model, &untrained);

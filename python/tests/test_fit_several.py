@@ -186,3 +186,60 @@ def test_evaluate_has_the_metrics_of_fit_beside_that_of_a_monitor(metrics):
     assert set(found) == {name.removeprefix("val_") for name in history if name.startswith("val_")} and len(found) == 3
     for name, value in found.items():
         assert value == pytest.approx(history[f"val_{name}"][-1], rel=1e-6)
+
+
+class Tokens(nn.Module):
+    """Tokens and numbers, and numbers that may be left out."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.head = nn.Embedding(11, 4), nn.Linear(7, 2)
+
+    def forward(self, tokens, values, scale=None):
+        y = self.head(fr.concat([fr.mean(self.table(tokens), axis=1), values], axis=1))
+        return y if scale is None else y * scale
+
+
+@pytest.mark.parametrize("shapes", [[(5,), (3,)], {"values": (3,), "tokens": (5,)}, ((5,), (3,), (2,))])
+def test_a_network_of_several_inputs_is_saved_by_their_shapes(shapes, tmp_path):
+    net = Tokens().eval()
+    x = RNG.integers(0, 11, (6, 5)), Z[:6], RNG.normal(size=(6, 2)).astype("f4")
+    x = x[:len(shapes)]
+    assert net.save(tmp_path / "net.safetensors", input_shape=shapes)
+    again, want = fr.load(tmp_path / "net.safetensors"), np.asarray(net(*x))
+    np.testing.assert_allclose(np.asarray(again(*x)), want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(again.predict(dict(zip(("tokens", "values", "scale"), x)))), want, rtol=1e-5, atol=1e-6)
+    assert again.predict(tuple(a[:1] for a in x)).shape == (1, 2)
+
+
+def test_without_shapes_those_of_the_last_call_count(tmp_path):
+    net, x = Tokens().eval(), (RNG.integers(0, 11, (6, 5)), Z[:6])
+    net(*x)
+    assert net.save(tmp_path / "net.safetensors")
+    np.testing.assert_allclose(np.asarray(fr.load(tmp_path / "net.safetensors")(*x)), np.asarray(net(*x)), rtol=1e-5, atol=1e-6)
+    net = Two().eval()
+    net(X[:6], q=Z[:6])
+    assert net.save(tmp_path / "net.safetensors")
+    np.testing.assert_allclose(np.asarray(fr.load(tmp_path / "net.safetensors")(X, Z)), np.asarray(net(X, Z)), rtol=1e-5, atol=1e-6)
+
+
+def test_shapes_of_inputs_that_do_not_fit_are_named(tmp_path):
+    for shapes, text in (([(4,), (3,), (2,)], "expected a shape for each input of forward, p, q, got 3"), ({"p": (4,), "r": (3,)}, "p, q, got p, r"),
+                         ([(4,), 3], r"input_shape\[1\]: expected the shape of one sample"), ([(4,), (0,)], r"input_shape\[1\]")):
+        with pytest.raises(ValueError, match=text):
+            Two().save(tmp_path / "net.safetensors", input_shape=shapes)
+    with pytest.raises(ValueError, match="expected a shape for each input of forward"):
+        nn.Linear(3, 2).save(tmp_path / "net.safetensors", input_shape=[(4,), (3,)])
+    with pytest.warns(UserWarning, match=r"weights alone.*inner dimensions differ.*test_fit_several.py:\d+\)"):
+        assert not Two().save(tmp_path / "net.safetensors", input_shape=[(4,), (4,)])
+    with pytest.warns(UserWarning, match="input_shape is a list of shapes"):
+        assert not Two().save(tmp_path / "net.safetensors", input_shape=(4,))
+
+
+def test_errors_of_forward_are_named_by_their_line(tmp_path):
+    class Raises(nn.Module):
+        def forward(self, x):
+            raise ArithmeticError("something of the program")
+
+    with pytest.warns(UserWarning, match=rf"ArithmeticError: something of the program \(test_fit_several.py:{Raises.forward.__code__.co_firstlineno + 1}\)$"):
+        Raises().save(tmp_path / "net.safetensors", input_shape=(4,))
