@@ -155,7 +155,7 @@ class _Estimator(BaseEstimator):
             weights = by_class if weights is None else weights * by_class
         codes = self._codes(y, weights)
         seed = settings.pop("--seed", 0)
-        network = _estimators_module.made(self.model, x.shape[1], self._outputs(), seed)
+        network = _estimators_module.made(self.model, x.shape[1], self._outputs(), x, seed)
         if x.ndim == 2 and codes.ndim == 1 and x.dtype.kind == "f":
             x, codes, weights = as_counts(x.astype("float64"), codes.astype("float64"), weights) or (x, codes, weights)
         validation = None

@@ -5,7 +5,8 @@ import inspect
 
 import numpy
 
-from . import _core, _fit, random
+from . import _array_api as xp
+from . import _core, _fit, _lazy
 from ._module import Module
 
 SIZES = ("n_features", "n_outputs")
@@ -15,8 +16,19 @@ def is_network(model):
     return isinstance(model, Module) or callable(model)
 
 
-def made(model, n_features, n_outputs, seed):
-    """The module to fit: a copy of an instance, or what a class or function makes from the sizes that its parameters name."""
+def made(model, n_features, n_outputs, x, seed):
+    """The module to fit on x: a copy of an instance, or what a class or function makes from the sizes that its parameters name. Its
+    weights follow from the seed, and the program's own seed and draws stay as they are."""
+
+    def make():
+        network = _made(model, n_features, n_outputs)
+        _lazy.settle(network, xp.asarray(inputs_of(network, x[:1])))
+        return network
+
+    return _core.with_seed(seed, make)
+
+
+def _made(model, n_features, n_outputs):
     if isinstance(model, Module):
         return copy.deepcopy(model)
     sizes = dict(zip(SIZES, (n_features, n_outputs)))
@@ -28,7 +40,6 @@ def made(model, n_features, n_outputs, seed):
     if not set(needed) <= set(SIZES):
         raise TypeError(f"model: expected a function of n_features and n_outputs, by these names, got {getattr(model, '__name__', model)}"
                         f"({', '.join(needed)})")
-    random.seed(seed)
     network = model(**{name: size for name, size in sizes.items() if name in wanted})
     if not isinstance(network, Module):
         raise TypeError(f"model: expected a freight.nn.Module from {getattr(model, '__name__', model)}, got {type(network).__name__}")

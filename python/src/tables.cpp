@@ -21,6 +21,7 @@
 #include "freight/tables/learners.h"
 #include "freight/tables/row_learner.h"
 #include "freight/tables/xgboost_model.h"
+#include "freight/trace/tensor.h"
 #include "freight/train/config_fields.h"
 #include "freight/train/trainer.h"
 #include "tables.h"
@@ -173,6 +174,7 @@ class Watch : public train::Observer {
 nb::tuple fit(const std::string& model, const Table& table, const std::string& target, const nb::dict& settings,
               const std::string& folder, const std::vector<std::string>& names,
               const std::optional<std::string>& notes) {
+  const SeedKept seed_kept;
   tables::register_learners();
   data::TableSet set;
   set.train.cells = [&table](const data::CellsAsked& asked) {

@@ -634,6 +634,12 @@ void bind_runs(nb::module_& m) {
   bind_datasets(m);
   m.def("settings", settings);
   m.def("fit", fit);
+  m.def("with_seed",
+        [](uint64_t value, const nb::callable& make) {  // what make() returns, apart from the program's draws
+          const SeedKept seed_kept;
+          seed(value);
+          return make();
+        });
   m.def("evaluate", evaluate);
   m.def("precision_note", [](const std::string& precision, const std::string& device) {
     return store::compute_type(precision, device).note;

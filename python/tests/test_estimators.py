@@ -580,3 +580,27 @@ def test_categories_that_look_like_numbers_are_categories(tmp_path, values):
         assert numpy.sqrt(numpy.mean((with_types.predict(frame) - y) ** 2)) < 0.1
         as_numbers = FreightRegressor("linear", types={"zip": "number"}).fit(frame, y)
         assert numpy.sqrt(numpy.mean((as_numbers.predict(frame) - y) ** 2)) > 2
+
+
+def _lazy_network(n_outputs):
+    return nn.Sequential(nn.LazyLinear(5), nn.ReLU(), nn.Dropout(0.2), nn.LazyLinear(n_outputs))
+
+
+@pytest.mark.parametrize("model", ["mlp", "gbdt", "forest", "linear", "auto", Net, _lazy_network, nn.Sequential(nn.LazyLinear(2))],
+                         ids=["mlp", "gbdt", "forest", "linear", "auto", "class", "lazy function", "lazy module"])
+def test_a_fit_leaves_the_seed_and_the_draws_of_the_program(model):
+    x = numpy.random.default_rng(0).normal(size=(60, 4)).astype("f4")
+    y = (x[:, 0] > 0).astype(int)
+    settings = {"time_budget": "600s", "folds": 2} if model == "auto" else {} if model in ("gbdt", "forest", "linear") else {"epochs": 2}
+
+    def drawn(work):
+        freight.random.seed(5)
+        freight.random.normal((3,))
+        work()
+        return [a.numpy() for a in (freight.random.normal((3,)), nn.Linear(2, 2).weight)]
+
+    fitted = []
+    for before, after in zip(drawn(lambda: None), drawn(lambda: fitted.append(FreightClassifier(model, random_state=3, **settings).fit(x, y)))):
+        numpy.testing.assert_array_equal(after, before)
+    freight.random.seed(9)
+    numpy.testing.assert_array_equal(FreightClassifier(model, random_state=3, **settings).fit(x, y).predict_proba(x), fitted[0].predict_proba(x))
