@@ -27,8 +27,9 @@ def function():
 def need_own(x):
     """Refuses to write a traced value to an array of the host, unless its memory is new since the function began that is traced, and has
     no other view that would not see the write."""
-    if not _functions.began or x._number < _functions.began[-1]:  # 0 where the memory is another library's
+    number = x._number  # 0 where the memory is another library's, and below where views share it
+    if not _functions.began or abs(number) < _functions.began[-1]:
         raise TypeError("a host array cannot take a traced value, unless the function has made it: return the value instead")
-    if x._is_shared:
+    if number < 0:
         raise TypeError("a host array cannot take a traced value while there are views of it: expected them to be made after the write; instead of "
                         "a view write to the array itself, x[1:] = x[1:] * y")

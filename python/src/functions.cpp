@@ -372,8 +372,7 @@ void bind_array(nb::module_& m) {
           "where it is: \"cpu\", \"cuda:0\"")
       .def_prop_ro("T", transposed, "the axes in reverse order, a view")
       .def_prop_ro("_on_host", [](const PyArray& x) { return x.on_host(); })
-      .def_prop_ro("_is_shared", [](const PyArray& x) { return x.view.block.use_count() > 1; })  // by views
-      .def_prop_ro("_number", [](const PyArray& x) { return x.view.block->number; })
+      .def_prop_ro("_number", [](PyArray& x) { return x.view.block->number * (x.view.block.use_count() > 1 ? -1 : 1); })
       .def_prop_ro("_address", [](const PyArray& x) { return reinterpret_cast<uintptr_t>(host(x).data); })
       .def("_take", [](PyArray& x, const PyArray& y) { x.view = y.view, x.tensor = y.tensor; })  // the elements of y
       .def("_share_memory",

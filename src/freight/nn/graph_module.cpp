@@ -386,8 +386,8 @@ Traced Tracing::trace(int64_t batch) {
     const AuxiliaryOutputs heads;
     Shape shape = sample_.shape;
     shape.insert(0, batch);
-    constexpr SourceLine nowhere;  // nodes record the lines of the forward
-    for (const Tensor& y : net_.call({t.tape->input(kInput, {sample_.dtype, shape})}, nowhere)) {
+    constexpr SourceLine unknown{nullptr, 0};  // nodes record the lines of the forward
+    for (const Tensor& y : net_.call({t.tape->input(kInput, {sample_.dtype, shape})}, unknown)) {
       if (y.defined()) t.results.push_back(t.tape->value_of(y));
     }
     auxiliary_heads_ = auxiliary_heads_ || !heads.list.empty();

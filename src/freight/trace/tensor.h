@@ -232,6 +232,7 @@ class Readings {
   ~Readings() { end(); }
   Readings(const Readings&) = delete;
   Readings& operator=(const Readings&) = delete;
+  // The present value of the variable, which all get from now on.
   Tensor read(const Variable& variable);
   void end();  // once; the destructor does it otherwise
 
