@@ -360,7 +360,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         outputs = tuple(_core.output_shape(model._node(), request))
         classes = classes or [str(c) for c in range(outputs[-1])]
     if in_rows:
-        whole = bool(functions) or vw is not None or "metric_function" in request or batches is not None
+        whole = (bool(functions) or vw is not None or "metric_function" in request or batches is not None
+                 or settings.get("label_smoothing", 0) > 0)  # the trainer's smoothing would not be weighted
         smoothing = settings.pop("label_smoothing", 0.0) if whole and "loss_function" not in request else 0.0
         weights = _weights(sample_weight, class_weight, y, classes, "fit: batch 0 of x" if batches else "")
         if batches:

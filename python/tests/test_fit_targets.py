@@ -268,3 +268,21 @@ def test_networks_of_several_inputs_from_torch_are_saved(tmp_path, by_name):
             np.testing.assert_allclose(made.predict(given), expected, rtol=1e-5, atol=1e-6)
     with pytest.raises(TypeError, match="Masked: expected the inputs x, lens, got 1 and size"):
         net(fr.asarray(x), size=fr.asarray(lens))
+
+
+@pytest.mark.parametrize("weights", ["sample_weight", "class_weight", "both"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_weights_are_factors_of_losses_of_smoothed_targets(weights, smoothing):
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(64, 6)).astype("f4"), random.integers(0, 3, 64)
+    of_samples, of_classes = random.uniform(0, 3, 64).astype("f4"), np.array([1.0, 2.0, 5.0])
+    net = nn.Linear(6, 3)
+    outputs = x @ net.weight.numpy().T + net.bias.numpy()
+    logs = outputs - np.log(np.exp(outputs).sum(1, keepdims=True))
+    each = -(1 - smoothing) * logs[np.arange(64), y] - smoothing * logs.mean(1)
+    w = (of_samples if weights != "class_weight" else 1) * (of_classes[y] if weights != "sample_weight" else 1)
+    given = {} if weights == "class_weight" else {"sample_weight": of_samples}
+    if weights != "sample_weight":
+        given["class_weight"] = dict(enumerate(of_classes))
+    found = net.fit(x, y, batch_size=64, label_smoothing=smoothing, lr=0.0, verbose=0, **given).history["loss"]
+    assert found[0] == pytest.approx((w / w.mean() * each).mean(), rel=1e-5)

@@ -34,6 +34,7 @@ CASES = [
         ("ZeroPad2d", 2), ("ConstantPad2d", (1, 0, 2, 1), 7.0), ("ReflectionPad2d", 2), ("ReplicationPad2d", (1, 2, 0, 3)), ("CircularPad2d", (1, 2, 3, 0)),
         ("PixelShuffle", 2), ("PixelUnshuffle", 2), ("ChannelShuffle", 4), ("Unfold", (3, 2), 1, (1, 0), 2), ("Unfold", 2, 2), ("LocalResponseNorm", 3),
         ("LocalResponseNorm", 4, 0.1, 0.5, 2.0), ("Softmax2d",), ("UpsamplingNearest2d", None, 2), ("UpsamplingBilinear2d", (9, 7)), ("Dropout2d", 0.0)]],
+    ("rms_norm", lambda nn, x: nn.functional.rms_norm(x, x.shape[-2:], eps=1e-3), X), ("rms_norm_1", lambda nn, x: nn.functional.rms_norm(x, x.shape[-1:]), X),
     ("interpolate_size", lambda nn, x: nn.functional.interpolate(x, size=(5, 9)), X),
     ("interpolate_bilinear", lambda nn, x: nn.functional.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False), X),
     *[(f"interpolate_{'_'.join(map(str, kw.values()))}", lambda nn, x, kw=kw: nn.functional.interpolate(x, **kw), X) for kw in (

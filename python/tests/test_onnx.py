@@ -1,5 +1,6 @@
 """Forwards of functions as ONNX files, which ONNX Runtime runs for any number of samples; what has no form there is named by its line."""
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -81,6 +82,9 @@ def test_what_has_no_form_is_refused_with_its_layer(tmp_path):
         fr.export(tmp_path / "net.safetensors", output=tmp_path / "net.onnx", progress=False)
 
 
-def test_a_mean_over_the_samples_is_refused_with_its_line(tmp_path):
-    with pytest.raises(fr.CommandError, match=r"changes with the size of the batch or the text \(test_onnx.py:\d+\)"):
-        export(lambda m, x: x - fr.mean(x, axis=0), (5,), tmp_path)
+def test_columns_go_into_the_file_of_a_linear_model_as_they_are_where_f32_has_them(tmp_path):
+    random = np.random.default_rng(0)
+    table = np.stack([np.round(random.normal(1013.26, 5.9, 500), 2), random.integers(2000, 2020, 500), 1.7e9 + random.uniform(0, 500, 500)], axis=1)
+    fr.FreightRegressor("linear").fit(table, table[:, 0] * 2 + table[:, 1]).save(tmp_path / "rows.safetensors")
+    notes = fr.export(tmp_path / "rows.safetensors", output=tmp_path / "rows.onnx", progress=False)["notes"]
+    assert len(notes) == 1 and re.fullmatch(r"column x2: f32 is too coarse for its values; the file expects them minus 17\d+", notes[0]), notes

@@ -5,6 +5,7 @@ import math as _math
 
 from .. import _core, _functions, _hints, _layers, _manipulation, xp as _xp
 from .._array_api import _axis
+from .._beyond_standard import rsqrt as _rsqrt
 from .._linalg import vector_norm as _vector_norm
 from .._parameter import Parameter as _Parameter
 from .._transforms import custom_gradient as _custom_gradient
@@ -310,7 +311,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     axes = tuple(range(input.ndim - len(normalized_shape), input.ndim))
     eps = _xp.finfo(input.dtype).eps if eps is None else eps
-    y = input * _functions.rsqrt(_xp.mean(input * input, axis=axes, keepdims=True) + eps)
+    y = input * _rsqrt(_xp.mean(input * input, axis=axes, keepdims=True) + eps)
     return y if weight is None else y * weight
 
 
