@@ -74,7 +74,7 @@ def _compared(value):
 
 
 def assigned():
-    """To be called where an attribute of a module has been assigned or deleted."""
+    """To be called where an attribute of a module has been assigned or deleted, or a part has changed."""
     global _assignments
     _assignments += 1
 
@@ -85,9 +85,15 @@ def _changes_inside(value):
 
 
 def _items(module):
-    """The attributes of a module and those below that forward may read."""
-    return [(name, value) for m in module.modules() if m._own_forward or not hasattr(m, "_keys")  # a layer of the library has settings alone
-            for name, value in vars(m).items() if name not in _OF_MODULES]
+    """The attributes of a module and those below that forward may read, and the parts of those that only hold parts: of others a trace
+    notes itself that they are other ones."""
+    found = []
+    for m in module.modules():
+        if m._only_holds:
+            found.append(("", [(name, weakref.ref(part)) for name, part in (*m._modules.items(), *m._held.items())]))
+        if m._own_forward or not hasattr(m, "_keys"):  # a layer of the library has settings alone
+            found += [(name, value) for name, value in vars(m).items() if name not in _OF_MODULES]
+    return found
 
 
 class Read:
@@ -98,7 +104,7 @@ class Read:
         self._assignments = _assignments
         items = [item for m in modules for item in _items(m)]
         self._compared = [(name, _compared(value)) for name, value in items]
-        self._by_assignment = not any(_changes_inside(value) for _, value in items)
+        self._by_assignment = not any(name and _changes_inside(value) for name, value in items)
 
     def is_stale(self):
         """Whether they have changed since."""

@@ -144,6 +144,8 @@ OF_LIBRARY = (Module.forward, Layer.forward, Sequential.forward)  # those of lay
 class ModuleList(_Listed):
     """Modules in a list, which belong to the module that has it."""
 
+    _only_holds = True
+
     def __init__(self, modules=()):
         super().__init__()
         self.extend(modules)
@@ -155,6 +157,8 @@ class ModuleList(_Listed):
 
 class ModuleDict(Module):
     """Modules by name, which belong to the module that has it."""
+
+    _only_holds = True
 
     def __init__(self, modules=None):
         super().__init__()
@@ -196,6 +200,8 @@ class ModuleDict(Module):
 class ParameterList(Module):
     """Parameters in a list, which belong to the module that has it; those with an index are arrays, as attributes are."""
 
+    _only_holds = True
+
     def __init__(self, values=()):
         super().__init__()
         self.extend(values)
@@ -226,6 +232,8 @@ class ParameterList(Module):
 
 class ParameterDict(Module):
     """Parameters by name, which belong to the module that has it; those by a name are arrays, as attributes are."""
+
+    _only_holds = True
 
     def __init__(self, parameters=None):
         super().__init__()

@@ -27,6 +27,7 @@ _changes = [0]  # of the structure of modules: nodes that were looked up before 
 def _changed(module):
     """To be called after a part of the module has changed: functions that were compiled with it are traced anew."""
     _changes[0] += 1
+    _attributes.assigned()
     if module._cached is not None:
         module._cached[1].changed()
 
@@ -52,6 +53,7 @@ class Module:
     `forward`."""
 
     _own_forward = False  # whether the program has written it, for a class of its own
+    _only_holds = False  # whether it has no forward, and others call its parts
 
     def __init_subclass__(cls, **keywords):
         super().__init_subclass__(**keywords)

@@ -16,7 +16,8 @@ def _floats(data, what):
     """Elements on the host in f32."""
     x = xp.asarray(data)
     if not xp.isdtype(x.dtype, "real floating"):
-        raise TypeError(f"{what}: expected floating numbers, got {x.dtype}")
+        fix = ": a plain attribute, self.NAME = array, is a constant of forward" if what == "Buffer" else ""
+        raise TypeError(f"{what}: expected floating numbers, got {x.dtype}{fix}")
     return _core.to_host(xp.astype(x, xp.float32, copy=False))
 
 

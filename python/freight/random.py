@@ -1,7 +1,7 @@
 """Random arrays: a default generator with a seed, and explicit keys.
 
 The same seed gives the same numbers on every device and for any number of threads. A key is two numbers (seed, position);
-draws by a key change no state, so that they give the same numbers again, in jit too.
+draws by a key change no state, so that they give the same numbers again, in jit too, but for the last bit of sums with low or mean.
 """
 import math
 

@@ -137,3 +137,48 @@ def test_a_callback_that_changes_attributes_in_many_steps_is_warned():
     with pytest.warns(UserWarning, match="have changed attributes of the module 64 times, and the step was compiled anew each time: nn.Buffer"):
         Weighed().fit(X, np.zeros((8, 1), "f4"), epochs=70, batch_size=8, verbose=0,
                       callbacks=[Annealed(lambda n, t: setattr(n, "factor", 1.0 / t), False)])
+
+
+class Holding(nn.Module):
+    """Layers and parameters that forward takes from containers."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+        self.named = nn.ModuleDict({"a": nn.Linear(4, 4)})
+        self.scales, self.shifts = nn.ParameterList([nn.Parameter(fr.ones(4))]), nn.ParameterDict({"a": nn.Parameter(fr.zeros(4))})
+
+    def forward(self, x):
+        for layer in (*self.layers, *self.named.values()):
+            x = fr.tanh(layer(x))
+        for scale in self.scales:
+            x = x * scale
+        return x + sum(self.shifts.values())
+
+
+PARTS = {
+    "an item of a list": lambda n: n.layers.__setitem__(1, nn.Linear(4, 4)), "one more": lambda n: n.layers.append(nn.Linear(4, 4)),
+    "one less": lambda n: n.layers.__delitem__(0), "an item of a dict": lambda n: n.named.__setitem__("a", nn.Linear(4, 4)),
+    "a new key": lambda n: n.named.__setitem__("b", nn.Linear(4, 4)), "one more parameter": lambda n: n.scales.append(nn.Parameter(fr.full(4, 2.0))),
+    "a parameter": lambda n: n.scales.__setitem__(0, nn.Parameter(fr.full(4, 3.0))),
+    "a parameter by name": lambda n: n.shifts.__setitem__("b", nn.Parameter(fr.full(4, 3.0))),
+    "the list": lambda n: setattr(n, "layers", nn.ModuleList([nn.Linear(4, 4)])),
+}
+
+
+@pytest.mark.parametrize("change", PARTS)
+@pytest.mark.parametrize("how", ["predict", "jit", "jit of a closure", "jit of a gradient"])
+def test_a_change_of_what_containers_hold_is_seen(change, how):
+    net, x = Holding(), fr.asarray(X)
+    compiled, closing = fr.jit(lambda net, x: net(x)), fr.jit(lambda x: net(x))
+    of_gradient = fr.jit(lambda x: fr.value_and_grad(lambda net: fr.sum(net(x) ** 2))(net)[0])
+    call, expected = {"predict": (lambda: net.predict(X), lambda: net(x)), "jit": (lambda: compiled(net, x), lambda: net(x)),
+                      "jit of a closure": (lambda: closing(x), lambda: net(x)),
+                      "jit of a gradient": (lambda: of_gradient(x), lambda: fr.sum(net(x) ** 2))}[how]
+    for _ in range(2):
+        before = call().numpy()
+        np.testing.assert_allclose(before, expected().numpy(), rtol=1e-5, atol=1e-6)
+    PARTS[change](net)
+    assert np.abs(expected().numpy() - before).max() > 1e-2
+    for _ in range(2):
+        np.testing.assert_allclose(call().numpy(), expected().numpy(), rtol=1e-5, atol=1e-6)
