@@ -59,6 +59,8 @@ def _compared(value):
         return type(value), value
     if isinstance(value, (list, tuple)):
         return type(value), [_compared(v) for v in value]
+    if isinstance(value, (set, frozenset)):
+        return type(value), frozenset(value)
     if isinstance(value, dict):
         return type(value), [(k, _compared(v)) for k, v in value.items()]
     if isinstance(value, (types.SimpleNamespace, argparse.Namespace)) or dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -103,6 +105,7 @@ class Read:
         self._modules = [weakref.ref(m) for m in modules]  # one of which may have this as an attribute
         self._assignments = _assignments
         items = [item for m in modules for item in _items(m)]
+        items += [("", [p.requires_grad for p in m.parameters()]) for m in modules]  # which parameters have gradients
         self._compared = [(name, _compared(value)) for name, value in items]
         self._by_assignment = not any(name and _changes_inside(value) for name, value in items)
 

@@ -551,6 +551,8 @@ class Layer(Module):
             return super().__setattr__(name, value)
         for path, variable, trained in self._node().state() if name[:1] != "_" else ():
             if path == name:
+                if value is None:
+                    raise AttributeError(f"{self._type}: {name} cannot be removed: make another layer without it")
                 if tied(variable, value):
                     _changed(self)
                 else:

@@ -1,4 +1,5 @@
 """Optimizers over those of the library; freight.optim has one class for each. Schedules of learning rates."""
+import inspect
 import math
 import struct
 
@@ -64,13 +65,18 @@ class Optimizer:
 
     def update(self, grads):
         """Changes the parameters by their gradients, which value_and_grad of a module gives: a dict by the names of the parameters,
-        which may have others beside, or else all in their order. Frozen parameters have none, and one whose gradient is None is left
+        which may have others beside, or all in their order, nested in lists and dicts. Frozen parameters have none, and one whose gradient is None is left
         alone. Of several ranks (freight.distributed) all call it, and the means of their gradients count, None as zeros: each rank
         computes those of its equal part of the batch."""
         trained = [p for p in self._parameters if p.requires_grad]
         if isinstance(grads, dict):  # groups may have another order than the module
             own = [p.name for p in trained]
             names = names_in(grads, [p._variable for p in trained]) or (own if len(own) == len(grads) and grads.keys() == set(own) else None)
+            if names is None and not any(isinstance(g, (dict, list, tuple)) for g in grads.values()):
+                missing = next((name for name in own if name not in grads), None)
+                raise ValueError(f"update: expected gradients of {', '.join(own[:8])}{' and more' * (len(own) > 8)}, got {', '.join(map(str, list(grads)[:8]))}"
+                                 + (f": {missing!r} has none; gradients of other names are given as a list, in the order of the parameters" if missing else
+                                    ": they are of another module"))
             grads = grads if names is None else [grads[name] for name in names]
         gradients = _gradients_of(grads)
         if len(gradients) != len(trained):
@@ -88,6 +94,11 @@ class Optimizer:
 
     def __getattr__(self, name):
         raise _hints.missing(type(self).__name__, name, _hints.OPTIMIZER)
+
+    def __setattr__(self, name, value):
+        if name != "lr" and name[:1] != "_" and name in inspect.signature(type(self).__init__).parameters:
+            raise AttributeError(f"{type(self).__name__}: {name} cannot be set: make another optimizer, and take its state by load_state_dict")
+        object.__setattr__(self, name, value)
 
     @property
     def lr(self):

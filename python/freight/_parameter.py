@@ -4,7 +4,7 @@ import math
 import weakref
 
 from . import _array_api as xp
-from . import _core
+from . import _attributes, _core
 from ._transforms import _state
 
 
@@ -65,6 +65,7 @@ class Parameter:
     @requires_grad.setter
     def requires_grad(self, on):
         self._variable.trainable = on
+        _attributes.assigned()
 
     def requires_grad_(self, requires_grad=True):
         """Sets requires_grad, and returns the parameter."""

@@ -182,3 +182,32 @@ def test_a_change_of_what_containers_hold_is_seen(change, how):
     assert np.abs(expected().numpy() - before).max() > 1e-2
     for _ in range(2):
         np.testing.assert_allclose(call().numpy(), expected().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_parts_that_are_frozen_or_trained_again_are_seen():
+    net, x = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)), fr.asarray(X)
+    by_argument = fr.jit(fr.value_and_grad(lambda net, x: fr.sum(net(x) ** 2)))
+    by_closure = fr.jit(lambda x: fr.value_and_grad(lambda net: fr.sum(net(x) ** 2))(net))
+    for frozen in (0, 2, None, 0):
+        net.requires_grad_(True)
+        if frozen is not None:
+            net[frozen].requires_grad_(False)
+        for gradients in (by_argument(net, x)[1], by_closure(x)[1]):
+            assert list(gradients) == [f"{i}.{name}" for i in (0, 2) if i != frozen for name in ("weight", "bias")]
+
+
+class Sets(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.known = {1, 2}
+
+    def forward(self, x):
+        return x * len(self.known)
+
+
+def test_a_change_inside_of_a_set_is_seen():
+    net, x = Sets(), fr.asarray(X)
+    compiled = fr.jit(lambda x: net(x))
+    for count in (2, 3, 4):
+        np.testing.assert_array_equal(compiled(x).numpy(), X * count)
+        net.known.add(count + 1)

@@ -68,7 +68,7 @@ LAYERS = [
                                         lambda: T.ConvTranspose2d(3, 6, (3, 2), (2, 1), (0, 1), (1, 0), 3, False, (1, 2)),
                                         lambda: T.Conv2d(3, 2, 3, padding="same", dilation=2, padding_mode="reflect"),
                                         lambda: T.Conv2d(3, 2, (2, 3), padding="same"), lambda: T.Conv2d(3, 2, 3, 2, 2, padding_mode="replicate"),
-                                        lambda: T.Upsample(scale_factor=3), lambda: T.Upsample((4, 11)),
+                                        lambda: T.Upsample(scale_factor=3), lambda: T.Upsample((4, 11)), lambda: T.Upsample(scale_factor=(2.0, 3.0)),
                                         *[lambda mode=mode, align=align, size=size: T.Upsample(mode=mode, align_corners=align, **size)
                                           for mode in ("bilinear", "bicubic") for align in (False, True)
                                           for size in ({"scale_factor": 2.0}, {"size": (4, 11)}, {"scale_factor": 0.6})])],
@@ -439,7 +439,6 @@ BAD = [
     (lambda: T.Sequential(T.Sequential(T.ReLU(), T.FractionalMaxPool2d(2, 1))), TypeError, r"from_torch: 0.1 \(FractionalMaxPool2d\) is no layer of freight.nn"),
     (lambda: T.Embedding(3, 2, sparse=True), ValueError, "expected sparse=False, got True"),
     (lambda: T.Upsample(scale_factor=2, recompute_scale_factor=True), ValueError, "expected recompute_scale_factor=None, got True"),
-    (lambda: T.Upsample(scale_factor=(2.0, 3.0)), TypeError, "Upsample, factor: expected a number"),
     (lambda: Own, TypeError, "from_torch: expected a torch.nn.Module, got type"),
 ]
 

@@ -270,3 +270,30 @@ def test_parts_that_one_fit_freezes_are_trained_by_the_next():
     first = net[0].weight.numpy().copy()
     fit(net, epochs=1)
     assert np.abs(net[0].weight.numpy() - first).max() > 1e-4
+
+
+@pytest.mark.parametrize("names, text", [(["foo", "bar"], "expected gradients of weight, bias, got foo, bar: 'weight' has none"),
+                                         (["Weight", "bias"], "'weight' has none"), (["weight"], "'bias' has none"),
+                                         (["weight", "bias", "other"], "they are of another module")])
+def test_gradients_of_other_names_are_refused(names, text):
+    net = nn.Linear(3, 3)
+    before = net.weight.numpy()
+    with pytest.raises(ValueError, match=text):
+        optim.SGD(net, lr=1.0).update({name: f.ones(3) if "b" in name else f.ones((3, 3)) for name in names})
+    np.testing.assert_array_equal(net.weight.numpy(), before)
+    optim.SGD(net, lr=1.0).update([f.ones((3, 3)), f.ones(3)])
+    np.testing.assert_allclose(net.weight.numpy(), before - 1, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("make, name", [(optim.SGD, "weight_decay"), (optim.SGD, "momentum"), (optim.AdamW, "betas"), (optim.Adam, "eps")])
+def test_settings_of_an_optimizer_cannot_be_set_behind_its_back(make, name):
+    optimizer = make(nn.Linear(3, 3), lr=0.1)
+    with pytest.raises(AttributeError, match=f"{make.__name__}: {name} cannot be set: make another optimizer"):
+        setattr(optimizer, name, 0.5)
+    optimizer.lr = 0.2
+    assert optimizer.lr == 0.2
+
+
+def test_a_parameter_of_a_layer_cannot_be_removed():
+    with pytest.raises(AttributeError, match="Linear: bias cannot be removed: make another layer without it"):
+        nn.Linear(3, 3).bias = None
