@@ -596,6 +596,8 @@ def _joined(parts, count):
 
 def save(model, path, *, input_shape=None, loss=None):
     """See Module.save."""
+    if not isinstance(loss, (str, type(None))):
+        raise TypeError(f"save: loss: expected the name of a loss, such as \"mse\", which says what the outputs are, got {loss!r}: files have no functions")
     for shape in _several.shapes_to_save(model, input_shape):
         fault, untrained, text = _saved_by(model, path, shape, loss)
         if not fault:

@@ -340,8 +340,8 @@ class Module:
         return {name: variable.elements() for name, variable, _ in self._node().state()}
 
     def load_state_dict(self, state_dict, strict=True):
-        """Sets all values from arrays of Freight, NumPy or torch; with strict=False those whose names both have. Returns the
-        names that only one of them has. Nothing changes where it raises."""
+        """Sets all values from arrays of Freight, NumPy or torch; with strict=False those whose names both have. Returns PyTorch's pair
+        of lists: names that are missing in state_dict, and unexpected ones. Nothing changes where it raises."""
         entries, own = [], {name for name, _, _ in self._node().state()}
         for name, value in state_dict.items():
             if name.rsplit(".", 1)[-1] == "num_batches_tracked" and name not in own:  # of a BatchNorm with a fixed momentum
@@ -409,8 +409,8 @@ class Module:
     def save(self, path, *, input_shape=None, loss=None):
         """Writes the model for `freight.load` and the command. The forward of a class is traced for samples of input_shape, and
         any size of batch; of several inputs input_shape is a list of shapes, or a dict by parameter, and by default what they were in
-        fit, predict or the last call. Where that fails, it warns and writes the weights alone, for load_weights. Returns whether it was
-        the model."""
+        fit, predict or the last call. Where that fails, it warns and writes the weights alone, for load_weights. loss: a name, such as "mse",
+        that says what the outputs are where no fit has; usually "cross_entropy". Returns whether it was the model."""
         from . import _fit
 
         return _fit.save(self, path, input_shape=input_shape, loss=loss)

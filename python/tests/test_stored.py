@@ -264,3 +264,11 @@ def test_frozen_parts_are_frozen_in_a_loaded_graph(tmp_path, frozen):
     before = dict(net.state_dict())
     for name, value in loaded.state_dict().items():
         np.testing.assert_allclose(value.numpy(), before[name].numpy(), rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_the_loss_of_a_file_is_a_name(tmp_path):
+    net = nn.Sequential(nn.Linear(3, 2))
+    for loss in (lambda outputs, targets: fr.mean(outputs - targets), nn.MSELoss()):
+        with pytest.raises(TypeError, match='save: loss: expected the name of a loss, such as "mse".*: files have no functions'):
+            net.save(tmp_path / "net.safetensors", input_shape=(3,), loss=loss)
+    assert net.save(tmp_path / "net.safetensors", input_shape=(3,), loss="mse")
