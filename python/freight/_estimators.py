@@ -235,9 +235,9 @@ class _Estimator(BaseEstimator):
             self.module_, names, regresses = module, own["classes"], module._task["loss"] in ("mse", "mae", "huber")
             kind = own.get("type", module._task.get("class_type"))
         else:
-            self = cls("linear" if found.learner == "logistic" else found.learner)
-            self.model_bytes_, self.notes_, names, regresses = content, [], found.classes, not found.classes
             notes = _stored.notes_in(path)
+            self = cls("linear" if found.learner == "logistic" else found.learner, handle_unknown=notes.get("handle_unknown", OWN["handle_unknown"]))
+            self.model_bytes_, self.notes_, names, regresses = content, [], found.classes, not found.classes
             kind = notes.get("class_type")
             self.feature_names_in_, self._declared = numpy.array(found.sources, object), notes.get("categories", {})
         if regresses != cls._regression:
@@ -417,8 +417,11 @@ class _Estimator(BaseEstimator):
                 task["estimator"] = {"classes": names, "threshold": self.threshold, "type": self.classes_.dtype.str}
             self.module_.save(path)
             return
-        if self._declared:  # categories that are known, though the model has not learned from them
-            _core.save_noted(self.model_bytes_, _stored.noted({**self._notes(), "categories": self._declared}), os.fspath(path))
+        notes = {"categories": self._declared} if self._declared else {}  # that are known, though the model has not learned from them
+        if self.handle_unknown != OWN["handle_unknown"]:
+            notes["handle_unknown"] = self.handle_unknown
+        if notes:
+            _core.save_noted(self.model_bytes_, _stored.noted({**self._notes(), **notes}), os.fspath(path))
             return
         with open(f"{path}.new", "wb") as file:
             file.write(self.model_bytes_)

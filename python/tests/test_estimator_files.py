@@ -288,3 +288,18 @@ def test_an_estimator_from_a_file_knows_the_categories_that_fit_knew(tmp_path, m
             estimator.predict(rows)
     rows.assign(c="u").to_csv(tmp_path / "rows.csv", index=False)
     assert len(fr.predict(tmp_path / "model.safetensors", tmp_path / "rows.csv", progress=False)) == 3
+
+
+@pytest.mark.parametrize("model", ["gbdt", "linear"])
+def test_an_estimator_from_a_file_ignores_unknown_categories_as_the_saved_one_did(tmp_path, model):
+    frame = pd.DataFrame({"c": ["u", "v"] * 100, "x": X[:, 0]})
+    fitted = FreightClassifier(model, handle_unknown="ignore", random_state=0, **({"rounds": 5} if model == "gbdt" else {})).fit(frame, TWO)
+    rows = pd.DataFrame({"c": ["other", "u"], "x": [0.0, 1.0]})
+    fitted.save(tmp_path / "model.safetensors")
+    loaded = FreightClassifier.load(tmp_path / "model.safetensors")
+    loaded.save(tmp_path / "again.safetensors")
+    for other in (loaded, FreightClassifier.load(tmp_path / "again.safetensors")):
+        assert other.handle_unknown == "ignore"
+        assert other.predict_proba(rows).tolist() == fitted.predict_proba(rows).tolist()
+    with pytest.raises(ValueError, match="column c: expected one of the .* categories of fit, got 'other'"):
+        loaded.set_params(handle_unknown="error").predict(rows)

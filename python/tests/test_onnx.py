@@ -85,6 +85,7 @@ def test_what_has_no_form_is_refused_with_its_layer(tmp_path):
 def test_columns_go_into_the_file_of_a_linear_model_as_they_are_where_f32_has_them(tmp_path):
     random = np.random.default_rng(0)
     table = np.stack([np.round(random.normal(1013.26, 5.9, 500), 2), random.integers(2000, 2020, 500), 1.7e9 + random.uniform(0, 500, 500)], axis=1)
+    pytest.importorskip("sklearn")
     fr.FreightRegressor("linear").fit(table, table[:, 0] * 2 + table[:, 1]).save(tmp_path / "rows.safetensors")
     notes = fr.export(tmp_path / "rows.safetensors", output=tmp_path / "rows.onnx", progress=False)["notes"]
     assert len(notes) == 1 and re.fullmatch(r"column x2: f32 is too coarse for its values; the file expects them minus 17\d+", notes[0]), notes

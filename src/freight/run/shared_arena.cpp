@@ -97,6 +97,7 @@ ByValue<std::shared_ptr<KeptValue>> SharedArena::keep(const Plan& plan,
     bytes += (buffer.bytes + alignment - 1) / alignment * alignment;
     kept_.push_back(all[v]);
   }
+  if (fresh.empty()) return all;
   const auto block = std::make_shared<Arena>(memory, bytes);
   for (const auto& [value, offset] : fresh) {
     value->block = block;
