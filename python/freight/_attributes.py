@@ -17,7 +17,7 @@ _assignments = 0  # of attributes to any module, so far
 
 
 class _Trace(threading.local):
-    called: dict | None = None  # modules that the function has called which is being traced, by identity
+    called: dict | None = None  # by identity: modules that the function being traced has called; None where none is traced
 
 
 _trace = _Trace()
@@ -25,7 +25,7 @@ _trace = _Trace()
 
 @contextlib.contextmanager
 def traced():
-    """A function is traced within this, which gives the list of the modules that it calls; it is complete at the end."""
+    """A function is traced within this. Gives a list, which has the outermost modules that the function has called at its end."""
     before, modules = _trace.called, {}
     _trace.called, outermost = modules, []
     try:
@@ -37,7 +37,7 @@ def traced():
 
 
 def called(module):
-    """To be called where a module is called whose function is recorded."""
+    """To be called where a module is called within jit or grad."""
     if _trace.called is not None:
         _trace.called[id(module)] = module
 

@@ -8,7 +8,7 @@ from . import _core
 
 class _Functions(threading.local):
     def __init__(self):
-        self.began = []  # numbers that arrays had which were made before, by the functions in progress, the outermost first
+        self.began = []  # for each function in progress, the outermost first, the number of an array that was made before it
 
 
 _functions = _Functions()

@@ -96,7 +96,7 @@ struct Block {
   size_t bytes = 0;
   bool writable = true;
   bool of_trace = false;        // new while a function was traced, which may write to it after using it
-  int64_t number = 0;           // of memory of its own, which later blocks have larger ones of
+  int64_t number = 0;           // in the order in which blocks are made; 0 of memory that is not the block's own
   std::shared_ptr<void> owner;  // of memory that is not the block's own
 
  private:

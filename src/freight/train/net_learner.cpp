@@ -612,7 +612,7 @@ store::Bundle NetRun::bundle(const RunPosition& place) const {
   b.targets = task->targets();
   if (config.task != Config().task) b.provenance["task"] = config.task;
   if (metric) metrics::write_metric(*metric, b.provenance);
-  if ((stores_best() || decides()) && !task->test_apart()) b.provenance["held_out"] = kValidationPart;  // no test set
+  if ((stores_best() || decides()) && !task->test_apart()) b.provenance["held_out"] = kValidationPart;  // it decided
   return b;
 }
 
