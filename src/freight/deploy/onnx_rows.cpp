@@ -20,7 +20,7 @@ using store::RowLink;
 using store::TreeNode;
 
 constexpr const char* kFeatures = "features";
-// That rounding to f32 may move a number by, of the column's deviation. The results then move by less than `verify`
+// Rounding to f32 may move a number by so much of the column's deviation. The results then move by less than `verify`
 // allows, 1e-5 of the largest: air pressures (1,013 +- 6 hPa) and years go in as they are, seconds since 1970 do not.
 constexpr double kMostOfScale = 2.5e-5;
 

@@ -20,7 +20,7 @@ inline constexpr std::array<int64_t, 3> kBatches{1009, 1013, 1018};
 struct BatchSize {
   int64_t slope = 0, more = 0;
   int64_t at(int64_t batch) const { return slope * batch + more; }
-  // That of three numbers, one for each of kBatches; empty where they lie on no such line.
+  // The line through three numbers, one for each of kBatches; empty where they lie on none.
   static std::optional<BatchSize> of(const std::array<int64_t, 3>& seen);
 };
 

@@ -273,7 +273,7 @@ struct Traces {
 struct Located {
   Graph graph;
   std::vector<std::string> at;
-  // Of the nodes that were added since the last call.
+  // Says it of the nodes that were added since the last call.
   void are_at(const std::string& where) { at.resize(graph.nodes.size(), where); }
   std::string where(size_t node) const { return node < at.size() ? at[node] : ""; }
 };

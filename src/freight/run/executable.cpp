@@ -70,7 +70,7 @@ struct Executable::Bound {
   std::shared_ptr<SharedArena> arena;
   Slot arena_slot;
   std::unique_ptr<Arena> host;
-  // Where the results of the steps that run once are, by value; null for others.
+  // The results of the steps that run once, by value; null for other values.
   ByValue<std::shared_ptr<KeptValue>> kept;
   std::vector<Array> constants;
   std::vector<void*> table;
@@ -162,7 +162,7 @@ struct Executable::Bound {
     }
     return random_block->address();
   }
-  // As far as no other executable has left their results.
+  // Runs those whose results no other executable has left.
   void run_once_steps(const Plan& plan) {
     const PlacedGraph& placed = plan.placed();
     const auto node = [&](size_t step) -> const Node& { return placed.graph.node(plan.steps()[step].node); };

@@ -20,7 +20,7 @@ Arena::~Arena() {
 
 namespace {
 
-// `states` in the order of the leaves of the whole graph.
+// `states` are in the order of the leaves of the whole graph.
 std::shared_ptr<KeptValue> computation_of(const PlacedGraph& placed, Value value,
                                           const std::vector<std::shared_ptr<Storage>>& states) {
   const Graph& g = placed.graph;

@@ -21,7 +21,7 @@ class Trace;
 struct TensorImpl;
 struct VariableImpl;
 
-// What readers of a variable get within a Readings (tracer.h), in the compiled function that it was made in, or outside
+// What readers of a variable get within a Readings (tensor.h), in the compiled function that it was made in, or outside
 // of any (null); undefined once the variable has been assigned.
 struct Reading {
   const VariableImpl* variable;
