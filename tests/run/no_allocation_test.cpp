@@ -68,10 +68,7 @@ class Replay : public testing::TestWithParam<std::string> {};
 TEST_P(Replay, AllocatesNothing) {
   if (!kCounts) GTEST_SKIP() << "the address sanitizer replaces operator new";
   for (uint64_t seed = 1; seed < 12; ++seed) {
-    RandomGraphOptions random;
-    random.dtype = DType::f32;
-    random.discontinuous = false;
-    const RandomProgram p = random_program(7000 + seed, random);
+    const RandomProgram p = smooth_program_f32(7000 + seed);
     RunOptions options;
     options.backend = GetParam();
     options.deterministic = true;

@@ -153,10 +153,7 @@ TEST_P(PlanOn, WrongShapesAndCountsAreNamed) {
 
 TEST_P(PlanOn, BuffersAliveTogetherNeverOverlap) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
-    RandomGraphOptions random;
-    random.dtype = DType::f32;
-    random.discontinuous = false;
-    const Plan plan(random_program(5000 + seed, random).graph, options());
+    const Plan plan(smooth_program_f32(5000 + seed).graph, options());
     const MemoryPlan& m = plan.memory();
     std::vector<Buffer> buffers;
     const Graph& g = plan.graph();

@@ -75,11 +75,7 @@ TEST(SharedArena, KeepsWhatIsComputedOtherwiseApart) {
 // The second executable finds what the first one kept, and computes what it only needed on the way.
 TEST(SharedArena, RandomProgramsComputeTheSame) {
   for (uint64_t seed = 1; seed < 25; ++seed) {
-    RandomGraphOptions options;
-    options.nodes = 30;
-    options.dtype = DType::f32;
-    options.discontinuous = false;
-    const RandomProgram p = random_program(8000 + seed, options);
+    const RandomProgram p = smooth_program_f32(8000 + seed);
     const auto arena = make_shared_arena();
     std::vector<std::vector<Array>> results;
     std::vector<std::unique_ptr<Executable>> steps;

@@ -639,5 +639,12 @@ class GraphGenerator {
 inline RandomProgram random_program(uint64_t seed, const RandomGraphOptions& options = {}) {
   return GraphGenerator(seed, options).run();
 }
+// A program in f32 whose results rounding does not flip, so that fast backends can be compared.
+inline RandomProgram smooth_program_f32(uint64_t seed) {
+  RandomGraphOptions options;
+  options.dtype = DType::f32;
+  options.discontinuous = false;
+  return random_program(seed, options);
+}
 
 }  // namespace freight::test
