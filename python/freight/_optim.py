@@ -25,6 +25,14 @@ def _gradients_of(grads):
     raise TypeError(f"update: expected gradients as freight.Array, or None, got {type(grads).__name__}")
 
 
+def _refuse_names(own, grads):
+    """Raises for gradients by names that are not those of the optimizer's own parameters."""
+    missing = next((name for name in own if name not in grads), None)
+    fault = (f"{missing!r} has none; gradients of other names are given as a list, in the order of the parameters" if missing else
+             "they are of another module")
+    raise ValueError(f"update: expected gradients of {', '.join(own[:8])}{' and more' * (len(own) > 8)}, got {', '.join(map(str, list(grads)[:8]))}: {fault}")
+
+
 class Optimizer:
     """Updates the parameters of a module: `optimizer.update(grads)`, within a compiled function or outside. `params` is a
     module, parameters, or groups as PyTorch has them: dicts with "params" and their own "lr", "weight_decay", "name"."""
@@ -73,10 +81,7 @@ class Optimizer:
             own = [p.name for p in trained]
             names = names_in(grads, [p._variable for p in trained]) or (own if len(own) == len(grads) and grads.keys() == set(own) else None)
             if names is None and not any(isinstance(g, (dict, list, tuple)) for g in grads.values()):
-                missing = next((name for name in own if name not in grads), None)
-                raise ValueError(f"update: expected gradients of {', '.join(own[:8])}{' and more' * (len(own) > 8)}, got {', '.join(map(str, list(grads)[:8]))}"
-                                 + (f": {missing!r} has none; gradients of other names are given as a list, in the order of the parameters" if missing else
-                                    ": they are of another module"))
+                _refuse_names(own, grads)
             grads = grads if names is None else [grads[name] for name in names]
         gradients = _gradients_of(grads)
         if len(gradients) != len(trained):

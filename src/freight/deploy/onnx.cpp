@@ -18,7 +18,7 @@ namespace freight::deploy {
 
 namespace {
 
-// Batches that are traced: primes, so that no extent of a net is equal to one by chance.
+// Batches that are traced: primes, so that an extent of the net is unlikely to equal one.
 constexpr int64_t kBatches[] = {1009, 1013};
 
 struct Traced {

@@ -12,8 +12,8 @@
 
 namespace freight::nn {
 
-// The sizes of the batch that a forward is traced for. The first two are primes, so that no size of a network is equal
-// to one by chance. The last one is even: what a forward does for odd numbers alone is seen.
+// The sizes of the batch that a forward is traced for. The first two are primes, so that a size of the network is
+// unlikely to equal one. The last one is even: what a forward does for odd numbers alone is seen.
 inline constexpr std::array<int64_t, 3> kBatches{1009, 1013, 1018};
 
 // A line: slope N + more.
@@ -39,7 +39,7 @@ class BatchArray {
     Function function = Function::none;
   };
 
-  // What is repeated for the samples: an array whose extents along the batch are 1. Undefined for other rules.
+  // The samples repeat this array, whose extents along the batch are 1; it is undefined for other rules.
   const Array& repeated() const { return repeated_; }
   // Nodes of the array for a batch of this size. `repeated`: the value of repeated(), where the graph has it.
   Value add_to(Graph& graph, int64_t batch, Value repeated = {}) const;

@@ -231,7 +231,7 @@ bool same_elements(const Array& a, const Array& b) {
   return a.dtype() == b.dtype() && a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
 }
 
-// Whether they are constants of one number, of which there may be more for larger batches.
+// True for constants of one number, of which larger batches may have more elements.
 bool same_number(const Array& a, const Array& b) {
   return a.dtype() == b.dtype() && a.numel() > 0 && b.numel() > 0 && is_uniform(a) && is_uniform(b) &&
          std::memcmp(a.raw(), b.raw(), size_of(a.dtype())) == 0;
@@ -259,7 +259,7 @@ struct Traced {
   std::vector<Array> captured;  // of its inputs after x, in their order
 };
 
-// What is another array, or number, for each size of the batch: its rule, where one is known, by the number of the
+// Arrays and numbers that differ between sizes of the batch have a rule, where one is known, by the number of the
 // captured array, or of the constant's node.
 using Rules = std::map<size_t, std::optional<BatchArray>>;
 

@@ -201,7 +201,7 @@ Tensor floor_divide(const In& a, const In& b) {
     // Not floor(a / b): 1 / 0.1 is rounded up to 10, where 9 times 0.1 and a rest make 1.
     const Tensor quotient = p.a / p.b, whole = round((p.a - rest) / p.b);
     const Tensor near = where(above, whole - 1, where(equal(whole, 0), copysign(0.0, quotient), whole));
-    // Of an infinite operand the standard prefers the floor of the quotient to Python's relation with the remainder.
+    // The standard prefers the floor of the quotient to Python's relation with the remainder for infinite operands.
     return stop_gradient(where(logical_and(is_finite(quotient), is_finite(p.b)), near, quotient));
   });
 }

@@ -21,8 +21,8 @@ class Trace;
 struct TensorImpl;
 struct VariableImpl;
 
-// What readers of a variable get within a Readings (tensor.h), in the compiled function that it was made in, or outside
-// of any (null); undefined once the variable has been assigned.
+// Within a Readings (tensor.h), readers of a variable get this value in the compiled function that it was made in, or
+// outside of any (null). It is undefined once the variable has been assigned.
 struct Reading {
   const VariableImpl* variable;
   const Trace* recording;
