@@ -47,8 +47,8 @@ FLAGS = {_name(flag): flag for flag, _ in _core.table_settings()}
 OWN = {"model": "gbdt", "handle_unknown": "error", "fit_settings": None}
 DOC = """{what} on a table: a NumPy array, or a frame of numbers, categories, dates and missing values.
 
-    model: gbdt, forest, linear, mlp, auto (the best of them by cross-validation), baseline, or another model of
-        `freight train --help`. Or a network: a freight.nn.Module, of which fit trains a copy, or a class or function that
+    model: gbdt, forest, linear (of classes logistic regression), mlp, auto (the best of them by cross-validation), baseline, or
+        another model of `freight train --help`. Or a network: a freight.nn.Module, of which fit trains a copy, or a class or function that
         makes one and may have parameters n_features and n_outputs. X are then numbers, of any shape (N, ...).
     handle_unknown: error, or ignore for categories at prediction that fit did not see, such as rare ones in cross-validation.
     fit_settings: a dict of further keywords of Module.fit for a network: {{"optimizer": "adam", "callbacks": [...]}}.

@@ -342,13 +342,13 @@ class Module:
     def load_state_dict(self, state_dict, strict=True):
         """Sets all values from arrays of Freight, NumPy or torch; with strict=False those whose names both have. Returns PyTorch's pair
         of lists: names that are missing in state_dict, and unexpected ones. Nothing changes where it raises."""
-        entries, own = [], {name for name, _, _ in self._node().state()}
+        entries, own = [], {name: variable.dtype for name, variable, _ in self._node().state()}
         for name, value in state_dict.items():
             if name.rsplit(".", 1)[-1] == "num_batches_tracked" and name not in own:  # of a BatchNorm with a fixed momentum
                 continue
             value = value.detach().cpu() if hasattr(value, "detach") else getattr(value, "value", value)
             x = xp.asarray(value)
-            entries.append((name, _core.to_host(xp.astype(x, xp.float32, copy=False))))
+            entries.append((name, _core.to_host(xp.astype(x, own.get(name, xp.float32), copy=False))))
         return _core.load_state(self._node(), entries, strict)
 
     def summary(self, input_shape=None, dtype=xp.float32):

@@ -12,12 +12,13 @@ def recording():
     return _state.depth or _core.compiling()
 
 
-def _floats(data, what):
-    """Elements on the host in f32."""
+def _elements(data, trained):
+    """Elements on the host: floating ones in f32, others, of a buffer alone, as they are."""
     x = xp.asarray(data)
+    if not trained and xp.isdtype(x.dtype, ("bool", "integral")):
+        return _core.to_host(x)
     if not xp.isdtype(x.dtype, "real floating"):
-        fix = ": a plain attribute, self.NAME = array, is a constant of forward" if what == "Buffer" else ""
-        raise TypeError(f"{what}: expected floating numbers, got {x.dtype}{fix}")
+        raise TypeError(f"{'Parameter' if trained else 'Buffer'}: expected {'floating' if trained else 'real'} numbers, got {x.dtype}")
     return _core.to_host(xp.astype(x, xp.float32, copy=False))
 
 
@@ -28,7 +29,7 @@ class Parameter:
     _trained = True
 
     def __init__(self, data, requires_grad=True):
-        self._node = _core.make_held(_floats(data, type(self).__name__), self._trained)
+        self._node = _core.make_held(_elements(data, self._trained), self._trained)
         self._variable = self._node.variable
         if self._trained and not requires_grad:
             self._variable.trainable = False
@@ -167,7 +168,8 @@ for _name, _method in _operators():
 
 
 class Buffer(Parameter):
-    """An array of a module that is saved with it and not trained: `self.mean = nn.Buffer(freight.zeros(3))`."""
+    """An array of a module that is saved with it and not trained: `self.mean = nn.Buffer(freight.zeros(3))`. Floating numbers are kept
+    in f32, integers and truth values as they are."""
 
     _trained = False
 

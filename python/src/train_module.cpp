@@ -39,7 +39,7 @@ class Held : public nn::Module {
  public:
   Held(const View& value, bool trained) {
     const freight::Shape shape = value.shape;
-    variable = trained ? parameter("", shape, Init{}) : buffer("", shape, 0);
+    variable = trained ? parameter("", shape, Init{}) : own("", Variable("", {value.dtype, shape}));
     variable.set(to_array(value));
   }
   Tensor forward(const Tensor&) override { fail(ErrorKind::usage, "nn.Parameter", "is no layer"); }

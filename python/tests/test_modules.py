@@ -599,3 +599,49 @@ def test_bags_of_rows_take_factors_and_offsets_as_pytorchs():
 def test_rows_that_are_no_table_are_refused():
     with pytest.raises(ValueError, match=r"Embedding.from_pretrained: embeddings: expected an array \(tokens, width\), got shape \(3,\)"):
         nn.Embedding.from_pretrained(np.zeros(3))
+
+
+class Counting(nn.Module):
+    """Buffers of integers and truth values: positions, a mask, and a count of calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.positions = nn.Linear(4, 4), nn.Embedding(4, 4)
+        self.register_buffer("order", fr.asarray([3, 1, 2, 0]))
+        self.register_buffer("mask", fr.tril(fr.ones((4, 4), dtype=fr.bool)))
+        self.register_buffer("count", fr.zeros((), dtype=fr.int64))
+
+    def forward(self, x):
+        self.count = self.count + 1
+        h = self.fc(x) + fr.mean(self.positions(self.order), axis=0)
+        return fr.sum(fr.where(self.mask, h[:, None, :] * h[:, :, None], 0.0), axis=1)
+
+
+def test_buffers_of_integers_and_truth_values_keep_their_type(tmp_path):
+    net, x = Counting(), fr.asarray(np.random.default_rng(0).normal(size=(8, 4)).astype("f4"))
+    kept = {name: array.dtype for name, array in net.state_dict().items() if "." not in name}
+    assert kept == {"order": fr.int64, "mask": fr.bool, "count": fr.int64}
+    h = (net.fc(x).numpy() + net.positions.weight.numpy().mean(axis=0))
+    want = np.where(np.tril(np.ones((4, 4), bool)), h[:, None, :] * h[:, :, None], 0).sum(axis=1)
+    step = fr.jit(net)
+    for call in (net, step, step):
+        np.testing.assert_allclose(call(x).numpy(), want, rtol=1e-5, atol=1e-6)
+    assert int(net.count) == 3
+    net.count, net.mask[0, 0] = 2**40 + 1, False
+    assert step(x).shape == (8, 4) and int(net.count) == 2**40 + 2 and net.mask[0].tolist() == [False] * 4
+    other = Counting()
+    other.load_state_dict({**net.state_dict(), "order": np.asarray([0, 1, 2, 3], "i4")})
+    assert (other.order.dtype, other.order.tolist(), int(other.count)) == (fr.int64, [0, 1, 2, 3], 2**40 + 2)
+    copies = [pickle.loads(pickle.dumps(net)), copy.deepcopy(net)]
+    net.save(tmp_path / "net.safetensors", input_shape=(4,))
+    copies.append(fr.load(tmp_path / "net.safetensors"))
+    want = net(x).numpy()
+    for again in copies:
+        np.testing.assert_array_equal(again(x).numpy(), want)
+    assert int(copies[0].count) == int(copies[1].count) == int(net.count) == 2**40 + 3
+    net.fit(x, np.zeros((8, 4), "f4"), loss="mse", epochs=2, batch_size=4, verbose=0)
+    assert int(net.count) == 2**40 + 7
+    with pytest.raises(TypeError, match="Parameter: expected floating numbers, got int64"):
+        nn.Parameter(fr.arange(3))
+    with pytest.raises(TypeError, match="Buffer: expected real numbers, got complex64"):
+        nn.Buffer(fr.zeros(2, dtype=fr.complex64))
