@@ -98,11 +98,21 @@ def _items(module):
     return found
 
 
+def _of_classes(modules):
+    """(class, name, value) of what the classes of modules with a forward of the program's own, and its classes below these, have
+    besides methods."""
+    classes = {type(part) for m in modules for part in m.modules() if part._own_forward}
+    bases = {base for cls in classes for base in cls.__mro__ if not base.__module__.startswith("freight.") and base is not object}
+    return [(cls, name, value) for cls in bases for name, value in vars(cls).items()
+            if name[:2] != "__" and name not in _OF_MODULES | {"_own_forward"} and not callable(value) and not hasattr(value, "__get__")]
+
+
 class Read:
-    """The attributes of modules as forward reads them now."""
+    """The attributes of modules and of their classes as forward reads them now."""
 
     def __init__(self, modules):
         self._modules = [weakref.ref(m) for m in modules]  # one of which may have this as an attribute
+        self._of_classes = _of_classes(modules)
         self._assignments = _assignments
         items = [item for m in modules for item in _items(m)]
         items += [("", [p.requires_grad for p in m.parameters()]) for m in modules]  # which parameters have gradients
@@ -111,6 +121,8 @@ class Read:
 
     def is_stale(self):
         """Whether they have changed since."""
+        if any(vars(cls).get(name, Read) is not value for cls, name, value in self._of_classes):
+            return True
         if self._by_assignment and self._assignments == _assignments:
             return False
         now = Read([m for m in (reference() for reference in self._modules) if m is not None])

@@ -18,6 +18,8 @@ class Options:
 
 
 class Scaled(nn.Module):
+    level = 0.0
+
     def __init__(self):
         super().__init__()
         self.fc, self.inner = nn.Linear(4, 2), Inner()
@@ -31,7 +33,7 @@ class Scaled(nn.Module):
         if self.mask is None:
             self.mask = fr.ones(2)
         y = self.activation(self.inner(self.fc(x)) ** self.options.power / self.temperature * self.heads[0] * self._by_name["a"][0])
-        return (y + self.shift * 2 + fr.astype(fr.asarray(self.of_numpy), fr.float32) + self.space.x + self.large[0, :2]) * self.mask
+        return (y + self.shift * 2 + fr.astype(fr.asarray(self.of_numpy), fr.float32) + self.space.x + self.level + self.large[0, :2]) * self.mask
 
 
 class Inner(nn.Module):
@@ -53,7 +55,7 @@ CHANGES = {
     "NumPy in place": lambda n: n.of_numpy.__setitem__(0, 5.0), "list": lambda n: n.heads.__setitem__(0, 9.0),
     "dict": lambda n: n._by_name.update(a=(3.0,)), "dataclass": lambda n: setattr(n.options, "power", 2.0),
     "namespace": lambda n: setattr(n.space, "x", 7.0), "function": lambda n: setattr(n, "activation", fr.exp),
-    "module below": lambda n: setattr(n.inner, "offset", 3.0), "large array": replace_large,
+    "class": lambda n: setattr(type(n), "level", n.level + 2.0), "module below": lambda n: setattr(n.inner, "offset", 3.0), "large array": replace_large,
 }
 X = np.random.default_rng(0).normal(size=(8, 4)).astype("f4")
 
