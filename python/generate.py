@@ -197,7 +197,7 @@ RESULTS = {
     "predict": "a list with a dict per sample: path, values (of classes, in its place: class, index, probability and probabilities, a dict by name).",
     "plan": "a dict: total_bytes, memory (bytes by use), flops, parameters, batch_size, largest_batch (by memory).",
     "advise": "a dict: answer, cheapest (each has hardware, devices, fits, run_hours, dollars).",
-    "export": "a dict: file, input, output, nodes, bytes, weight_bytes, notes.",
+    "export": "a dict: file, input, output (texts of name, type and shape), nodes, bytes, weight_bytes, notes.",
     "verify": "a dict: model, passed, checks (each has name, check, state: pass, fail or not checked, note).",
     "runs": "a list with a dict per run: path, status, model, data, metric, best, epoch, steps, hours, settings.",
     "data info": "a dict: name, classes, train, test (each has count, shape, dtype, per_class); of a table: rows, columns.",
