@@ -200,7 +200,8 @@ class _Batches:
         if job is not None:
             job.need_equal("a first batch of x (where a DataLoader shuffles, give it a generator with a seed) with the sum",
                            repr(float(xp.sum(xp.astype(self.x, xp.float64)))))
-        self.samples = self.count * self.size
+        at_places = self.y.dtype == xp.int32 and self.y.ndim > 1
+        self.samples = self.count * (self.y.size if at_places else self.size)  # targets that count in the loss, at most
 
     def start(self, epoch, first):
         again = epoch == self.epoch  # the trainer asks for the same epoch a second time

@@ -219,7 +219,7 @@ class Figures:
             return
         targets, weights = self.apart(targets) if self.apart else (targets, None)
         sums, count = [], xp.full((), float(outputs.shape[0]))
-        if targets.ndim == 2 and targets.dtype == xp.int32:  # tokens
+        if targets.ndim > 1 and targets.dtype == xp.int32:  # tokens, or classes at places
             count = xp.sum(xp.astype(targets >= 0, xp.float32))
         for name, function in self.functions.items():
             try:

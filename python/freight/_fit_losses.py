@@ -240,10 +240,15 @@ def _each_of(request, smoothing):
     if function is None and y.dtype == xp.uint8:
         function = lambda o, t: _functions.bce_with_logits(o, xp.astype(t, xp.float32), reduction="none")  # noqa: E731
     if function is None and loss == "cross_entropy" and (y.dtype == xp.int64 or y.dtype == xp.float32):
-        from .nn import functional
-
-        function = functools.partial(functional.cross_entropy, reduction="none", label_smoothing=smoothing)
+        function = functools.partial(_smoothed, request["model"], smoothing)
     return function
+
+
+def _smoothed(model, smoothing, outputs, targets):
+    """The cross-entropy of each sample, of labels that are smoothed in training."""
+    from .nn import functional
+
+    return functional.cross_entropy(outputs, targets, reduction="none", label_smoothing=smoothing if model._built().training else 0.0)
 
 
 def _weighted(request, weights, outputs, *, of_validation=None, whole=False, smoothing=0.0, what="fit"):

@@ -168,7 +168,10 @@ class ArrayFeed : public data::Feed {
   ArrayFeed(Array x, Array y, const data::LoaderOptions& options)
       : x_(std::move(x)), y_(std::move(y)), size_(options.batch_size), order_(places(x_.shape()[0]), options) {}
   int64_t batches_per_epoch() const override { return order_.batches_per_epoch(); }
-  int64_t count_per_epoch() const override { return order_.samples_per_epoch() * (of_tokens() ? y_.shape()[1] : 1); }
+  int64_t count_per_epoch() const override {
+    const bool at_places = y_.dtype() == DType::i32 && y_.shape().rank() > 1;
+    return order_.samples_per_epoch() * (at_places ? y_.numel() / y_.shape()[0] : 1);
+  }
   void start(int64_t epoch, int64_t first_batch) override {
     rows_ = order_.order(epoch);
     at_ = first_batch;
@@ -179,11 +182,8 @@ class ArrayFeed : public data::Feed {
     const size_t end = std::min(begin + static_cast<size_t>(size_), rows_.size());
     const std::vector<int64_t> rows(rows_.begin() + static_cast<int64_t>(begin),
                                     rows_.begin() + static_cast<int64_t>(end));
-    batch_ = {data::selected_rows(x_, rows), data::selected_rows(y_, rows), static_cast<int64_t>(rows.size())};
-    if (of_tokens()) {
-      const auto* const t = batch_.targets.data<int32_t>();
-      batch_.count = std::count_if(t, t + batch_.targets.numel(), [](int32_t v) { return v >= 0; });
-    }
+    batch_ = {data::selected_rows(x_, rows), data::selected_rows(y_, rows)};
+    batch_.count = data::counted(batch_.targets);
     return &batch_;
   }
   double wait_seconds() const override { return 0; }
@@ -197,7 +197,6 @@ class ArrayFeed : public data::Feed {
     set.labels = Array(DType::f32, freight::Shape{count});
     return set;
   }
-  bool of_tokens() const { return y_.dtype() == DType::i32 && y_.shape().rank() == 2; }
 
   Array x_, y_;
   int64_t size_, at_ = 0;
@@ -224,8 +223,8 @@ class PythonFeed : public data::Feed {
     waited_ += std::chrono::duration<double>(Clock::now() - began).count();
     if (found.is_none()) return nullptr;
     const auto d = nb::borrow<nb::dict>(found);
-    batch_ = {array_in(d, "x"), array_in(d, "y"), 0};
-    batch_.count = batch_.inputs.shape()[0];
+    batch_ = {array_in(d, "x"), array_in(d, "y")};
+    batch_.count = data::counted(batch_.targets);
     return &batch_;
   }
   double wait_seconds() const override { return waited_; }

@@ -286,3 +286,56 @@ def test_weights_are_factors_of_losses_of_smoothed_targets(weights, smoothing):
         given["class_weight"] = dict(enumerate(of_classes))
     found = net.fit(x, y, batch_size=64, label_smoothing=smoothing, lr=0.0, verbose=0, **given).history["loss"]
     assert found[0] == pytest.approx((w / w.mean() * each).mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize("weights", ["none", "class_weight", "sample_weight", "of the validation data"])
+def test_evaluations_are_by_the_loss_without_smoothing(weights):
+    x, y = X, np.arange(40) % 3
+    settings = {"class_weight": {"class_weight": {0: 2.0}}, "sample_weight": {"sample_weight": np.ones(40)}}.get(weights, {})
+    validation = (x[:8], y[:8], np.ones(8)) if weights == "of the validation data" else (x[:8], y[:8])
+    model, history = trained(lambda: nn.Linear(3, 3), x, y, validation_data=validation, label_smoothing=0.3, **settings)
+    logs = np.asarray(fr.log_softmax(model.predict(x[:8]), axis=1))
+    assert history.history["val_loss"][-1] == pytest.approx(-logs[np.arange(8), y[:8]].mean(), abs=1e-6)
+
+
+def padded(kind):
+    """(network, x, y) of which the later samples have more targets that are ignored."""
+    rng = np.random.default_rng(0)
+    if kind == "tokens":
+        x, y = rng.integers(0, 5, (8, 6)), rng.integers(0, 5, (8, 6))
+        y[4:, 1:] = -1
+        return lambda: nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 5)), x, y
+    x, y = rng.normal(size=(8, 2, 4, 4)).astype("f4"), rng.integers(0, 3, (8, 4, 4))
+    y[4:, 1:] = -100
+    return lambda: nn.Conv2d(2, 3, 1), x, y
+
+
+@pytest.mark.parametrize("kind", ["tokens", "places"])
+def test_ignored_targets_count_alike_however_a_batch_is_divided(kind):
+    net, x, y = padded(kind)
+    settings = {"batch_size": 8, "epochs": 1, "lr": 1.0, "momentum": 0.0, "shuffle": False}
+    whole, history = trained(net, x, y, **settings)
+    batches = [(x[:4], y[:4]), (x[4:], y[4:])]
+    of_batches = trained(net, batches, batch_size=4, epochs=1, lr=0.0)[1].history["loss"][0]
+    of_arrays = trained(net, x, y, **{**settings, "batch_size": 4, "lr": 0.0})[1].history["loss"][0]
+    assert of_batches == pytest.approx(of_arrays, rel=1e-6)
+    for divided in ({"grad_accum": 2}, {"grad_accum": 3}, {"devices": ["cpu", "cpu"]}, {"shards": 2}):
+        model, found = trained(net, x, y, **settings, **divided)
+        assert found.history["loss"][0] == pytest.approx(history.history["loss"][0], rel=1e-6), divided
+        for name, value in whole.state_dict().items():
+            np.testing.assert_allclose(model.state_dict()[name].numpy(), value.numpy(), rtol=1e-5, atol=1e-6, err_msg=str(divided))
+
+
+@pytest.mark.parametrize("kind", ["tokens", "places"])
+def test_an_evaluation_with_ignored_targets_does_not_depend_on_the_batch_size(kind):
+    net, x, y = padded(kind)
+    fr.random.seed(0)
+    model, counted = net(), y >= 0
+    outputs = np.asarray(model.predict(x))
+    outputs = outputs if kind == "tokens" else np.moveaxis(outputs, 1, -1)
+    logs = np.asarray(fr.log_softmax(fr.asarray(outputs), axis=-1))
+    loss = -np.take_along_axis(logs, np.maximum(y, 0)[..., None], axis=-1)[..., 0][counted].mean()
+    for size in (1, 2, 3, 8):
+        figures = model.evaluate(x, y, batch_size=size, loss="cross_entropy")
+        assert figures["loss"] == pytest.approx(loss, rel=1e-5)
+        assert figures["accuracy"] == pytest.approx((outputs.argmax(-1) == y)[counted].mean(), rel=1e-5)

@@ -137,11 +137,8 @@ class ShareFeed : public Feed {
   FeedBatch* cut(int64_t piece) {
     const auto [first, count] = share_.rows(piece, batch_->inputs.shape()[0]);
     first_ = first;
-    piece_ = {rows_in(batch_->inputs, first, count), rows_in(batch_->targets, first, count), count};
-    const Array& y = piece_.targets;
-    if (y.dtype() == DType::i32 && y.shape().rank() == 2) {
-      piece_.count = std::count_if(y.data<int32_t>(), y.data<int32_t>() + y.numel(), [](int32_t t) { return t >= 0; });
-    }
+    piece_ = {rows_in(batch_->inputs, first, count), rows_in(batch_->targets, first, count)};
+    piece_.count = counted(piece_.targets);
     return &piece_;
   }
 
@@ -154,6 +151,11 @@ class ShareFeed : public Feed {
 };
 
 }  // namespace
+
+int64_t counted(const Array& y) {
+  if (y.dtype() != DType::i32 || y.shape().rank() < 2) return y.shape()[0];
+  return std::count_if(y.data<int32_t>(), y.data<int32_t>() + y.numel(), [](int32_t t) { return t >= 0; });
+}
 
 std::unique_ptr<Feed> share_of(std::unique_ptr<Feed> whole, const Share& share) {
   if (share.of == 1 || !whole) return whole;

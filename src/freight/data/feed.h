@@ -16,8 +16,10 @@ namespace freight::data {
 struct FeedBatch {
   Array inputs;       // f32 (N, ...), or tokens i32 (N, T)
   Array targets;      // i64 (N) classes, f32 values or mixed classes, or tokens i32 (N, T), -1 for ignored ones
-  int64_t count = 0;  // targets that count in the loss: N, or the tokens that are not ignored
+  int64_t count = 0;  // targets that count in the loss: counted(targets)
 };
+// N, or of i32 (N, T, ...), tokens or classes at places, those that are not ignored, which are below 0.
+int64_t counted(const Array& targets);
 
 // Batches, epoch by epoch; see the top of this file.
 class Feed {

@@ -95,7 +95,7 @@ Tensor weights_of(const Array& by_class, const Tensor& y) {
 }
 
 // What a program's own function gives: its mean over the samples, or as a sum that mean times the targets that count
-// (data/feed.h): the samples, or the tokens that are not ignored.
+// (data/feed.h): the samples, or the tokens and places that are not ignored.
 Tensor over_samples(const char* what, const Objective::Function& function, const Tensor& outputs, const Tensor& y,
                     Reduction reduction) {
   const Tensor given = function(outputs, y);
@@ -113,7 +113,7 @@ Tensor over_samples(const char* what, const Objective::Function& function, const
   const Tensor numbers = cast(given, DType::f32);
   const Tensor average = each ? mean(numbers) : numbers;
   if (reduction == Reduction::mean) return average;
-  if (y.rank() == 2 && y.dtype() == DType::i32) return average * sum(cast(y >= 0, DType::f32));
+  if (y.rank() > 1 && y.dtype() == DType::i32) return average * sum(cast(y >= 0, DType::f32));
   return each ? sum(numbers) : average * static_cast<double>(samples);
 }
 

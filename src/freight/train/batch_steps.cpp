@@ -88,8 +88,8 @@ const data::FeedBatch* BatchSteps::usable(const data::FeedBatch& batch) {
   }
   if (usable_count_ == count) return &batch;
   if (usable_count_ == 0) return nullptr;
-  shorter_ = {batch_rows(batch.inputs, 0, usable_count_), batch_rows(batch.targets, 0, usable_count_),
-              std::min(batch.count, usable_count_)};
+  shorter_ = {batch_rows(batch.inputs, 0, usable_count_), batch_rows(batch.targets, 0, usable_count_)};
+  shorter_.count = data::counted(shorter_.targets);
   return &shorter_;
 }
 

@@ -251,13 +251,14 @@ TrainStep::Outcome TrainStep::run(const Array& x, const Array& y) {
     return {static_cast<double>(loss.item<float>()), static_cast<double>(right.item<float>())};
   }
   const int64_t count = x.shape()[0];
+  const double counted = static_cast<double>(std::max<int64_t>(data::counted(y), 1));
   Outcome sum;
   for (int64_t i = 0; i < s.parts; ++i) {
     const auto [first, n] = s.pieces().rows(i, count);
     if (n == 0) continue;
-    const auto share = static_cast<float>(static_cast<double>(n) / static_cast<double>(count));
-    const auto [loss, right] =
-        s.accumulate(batch_rows(x, first, n), batch_rows(y, first, n), Array::of<float>({share}, {}));
+    const Array targets = batch_rows(y, first, n);
+    const auto share = static_cast<float>(static_cast<double>(data::counted(targets)) / counted);
+    const auto [loss, right] = s.accumulate(batch_rows(x, first, n), targets, Array::of<float>({share}, {}));
     sum.loss += static_cast<double>(loss.item<float>());
     sum.right += static_cast<double>(right.item<float>());
   }
