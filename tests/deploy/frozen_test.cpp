@@ -61,7 +61,7 @@ TEST_P(Frozen, PlansAnswerAsThoseOfChangingWeights) {
     if (size > 1 && !c.on_ref) break;  // large nets take long to plan
     const Array x = batch(model, size);
     auto changing = compile(Inference{model.net}, options(false));
-    if (size == 1) disturb(changing.states(x));
+    if (size == 1) disturb(changing.leaves(x));
     const std::vector<float> expected = changing(x).to_vector<float>();
     auto frozen = compile(Inference{model.net}, options(true));
     for (int run = 0; run < 2; ++run) {
@@ -121,7 +121,7 @@ TEST(FrozenPlan, OfChangedWeightsIsToldSo) {
   const Array x = batch(model, 2);
   auto frozen = compile(Inference{model.net}, options(true)), changing = compile(Inference{model.net}, options(false));
   frozen(x);
-  disturb(changing.states(x));
+  disturb(changing.leaves(x));
   frozen.thaw();
   EXPECT_EQ(frozen(x).to_vector<float>(), compile(Inference{model.net}, options(true))(x).to_vector<float>());
 }

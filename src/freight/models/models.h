@@ -144,6 +144,9 @@ Model again(const Model& model);
 Model as_graph(const Model& model, std::string* untrained = nullptr);
 // True where every layer of the net is declared (nn/layer_type.h), so that it has a spec form.
 bool has_spec(const Model& model);
+// True where the spec, which is from `source`, makes the same net, whatever lines of a program their graphs note: an
+// edit shifts them. Throws as from_spec and to_spec.
+bool is_of_spec(const Model& model, const std::string& spec, const std::string& source);
 // Throws Error(usage) where from_spec(to_spec(m)) has other variables than m, or computes something else: a layer whose
 // declaration leaves something out would be stored without a word, and be another one when it is loaded.
 void check_spec(const Model& model);

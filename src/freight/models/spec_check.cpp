@@ -36,6 +36,15 @@ std::string described(const nn::NamedVariable& v) {
              v.variable.role() == Variable::Role::parameter ? "" : " (not trained)");
 }
 
+// A spec without the lines of programs that the graphs in it note, @"net.py:12", which is a text within a text there.
+std::string without_lines(std::string spec) {
+  const std::string_view begin = " @\\\"", end = "\\\"";
+  for (size_t at = spec.find(begin); at != std::string::npos; at = spec.find(begin, at)) {
+    spec.erase(at, spec.find(end, at + begin.size()) + end.size() - at);
+  }
+  return spec;
+}
+
 // The path of the first module that has an on_output hook; false where none has.
 bool find_hook(const nn::Module& m, const std::string& path, std::string& found) {
   if (m.output_hooks() > 0) return found = path.empty() ? "the network itself" : cat("'", path, "'"), true;
@@ -94,6 +103,10 @@ void need_same_graph(const Model& model, const Model& again, const char* when) {
 }
 
 }  // namespace
+
+bool is_of_spec(const Model& model, const std::string& spec, const std::string& source) {
+  return without_lines(to_spec(from_spec(spec, source))) == without_lines(to_spec(model));
+}
 
 void check_spec(const Model& model) {
   if (!model.net) fail(ErrorKind::usage, "spec", "the model '", model.name, "' has no network: got a null pointer");

@@ -322,9 +322,9 @@ Executable& CompiledFunction::executable(const Request& request) {
   return state_->executable(lower(request), Measure::now);
 }
 
-std::vector<Array> CompiledFunction::states(const Request& request) {
+std::vector<Array> CompiledFunction::leaves(const Request& request) {
   const std::lock_guard lock(alive(state_).mutex);
-  std::vector<Array> arrays;
+  std::vector<Array> arrays = lower(request).tape->captured();
   for (const auto& v : lower(request).tape->variables()) {
     arrays.emplace_back(v->type.dtype, v->type.shape, v->lend());
   }

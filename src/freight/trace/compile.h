@@ -88,8 +88,9 @@ class CompiledFunction {
   const Graph& graph(const Request& request);
   std::shared_ptr<const Plan> plan(const Request& request);
   Executable& executable(const Request& request);
-  // The states that the step reads and updates, in the order of the graph's leaves; the arrays share their memory.
-  std::vector<Array> states(const Request& request);
+  // What the graph's leaves behind the arguments are: arrays that the step has captured, then the states that it reads
+  // and updates. They share their memory.
+  std::vector<Array> leaves(const Request& request);
   // Tells all plans that frozen states have changed.
   void thaw();
   // The number of signatures that were traced so far.
@@ -215,10 +216,10 @@ class Compiled {
   requires detail::Traceable<F, A...> Executable& executable(const A&... a) {
     return ask(&CompiledFunction::executable, a...);
   }
-  // The states that the step reads and updates for such inputs; the arrays share their memory.
+  // Captured arrays, then the states that the step reads and updates for such inputs; they share their memory.
   template <class... A>
-  requires detail::Traceable<F, A...> std::vector<Array> states(const A&... a) {
-    return ask(&CompiledFunction::states, a...);
+  requires detail::Traceable<F, A...> std::vector<Array> leaves(const A&... a) {
+    return ask(&CompiledFunction::leaves, a...);
   }
   // Frozen states have changed all the same: each plan computes what depends on them alone at its next run.
   void thaw() { function_.thaw(); }

@@ -438,7 +438,7 @@ void restore(Checkpoint& c, models::Model& model, const std::vector<nn::NamedVar
   const models::Model& now = in_files ? *in_files : model;
   if (const auto spec = c.model->metadata.find("spec"); spec != c.model->metadata.end() && models::has_spec(now)) {
     // Weights may fit a net of other activations or strides just as well.
-    if (models::to_spec(models::from_spec(spec->second, weights)) != models::to_spec(now)) {
+    if (!models::is_of_spec(now, spec->second, weights)) {
       fail(ErrorKind::usage, "--model", "cannot change when a run resumes: the network is not that of ", c.dir,
            ", whose model.json shows it; --weights starts a new run from its weights");
     }

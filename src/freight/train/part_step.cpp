@@ -145,7 +145,7 @@ PartStep::PartStep(const Trained& trained, const job::Sharding& sharding, const 
   if (job::interleaves_parts(sharding)) {
     s.interleaved = std::make_unique<InterleavedParts>(
         InterleavedParts::Source{[&s](const Type& x, const Type& y) { return s.part.plan(x, y); },
-                                 [&s](const Array& x, const Array& y) { return s.part.states(x, y); }});
+                                 [&s](const Array& x, const Array& y) { return s.part.leaves(x, y); }});
   }
   s.apply = {ApplySums{&s.trained, &s.gradients, &s.statistics}, of_update};
   s.follow = {FollowWeights{&s.trained, &s.gradients}, of_averages};

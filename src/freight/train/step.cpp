@@ -383,7 +383,12 @@ std::vector<int64_t> TrainStep::nonfinite_shards() const { return state_->sharde
 std::string TrainStep::first_nonfinite(const Array& x, const Array& y) {
   // The graph without parts finds the same layer, since parts only divide the samples.
   State& s = *state_;
-  return train::first_nonfinite(s.whole.graph(x, y), {x, y}, s.whole.states(x, y), s.whole.plan(x, y)->options());
+  const Graph& graph = s.whole.graph(x, y);
+  std::vector<Array> inputs{x, y}, states = s.whole.leaves(x, y);
+  const auto captured = states.begin() + static_cast<int64_t>(graph.leaves(Op::input).size() - inputs.size());
+  inputs.insert(inputs.end(), states.begin(), captured);
+  states.erase(states.begin(), captured);
+  return train::first_nonfinite(graph, inputs, states, s.whole.plan(x, y)->options());
 }
 
 }  // namespace freight::train
