@@ -410,6 +410,7 @@ bool Loop::take_best() {
     store::load_weights(model, path);
   }
   if (run_.ranks) run_.ranks->broadcast(model.net->state_dict());
+  observer_.on_checkpoint(model);
   return true;
 }
 

@@ -134,7 +134,8 @@ class Observer {
   // far is kept.
   virtual AfterStep on_comparison(const std::string& /*what*/) { return {}; }
   virtual void on_compared(const Comparison&) {}
-  // Before a checkpoint is saved: the model as it is stored, with the averages of its weights where the run keeps some.
+  // The model as it is stored, with the averages of its weights where the run keeps some: before a checkpoint is saved,
+  // and with the weights of an earlier, best epoch where they take the place of the newest.
   virtual void on_checkpoint(const models::Model&) {}
   // After the epoch's evaluation, before its checkpoint; also for the part of an epoch after which a run is stopped.
   virtual void on_epoch(const EpochReport&) {}

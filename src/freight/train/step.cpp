@@ -384,11 +384,10 @@ std::string TrainStep::first_nonfinite(const Array& x, const Array& y) {
   // The graph without parts finds the same layer, since parts only divide the samples.
   State& s = *state_;
   const Graph& graph = s.whole.graph(x, y);
-  std::vector<Array> inputs{x, y}, states = s.whole.leaves(x, y);
-  const auto captured = states.begin() + static_cast<int64_t>(graph.leaves(Op::input).size() - inputs.size());
-  inputs.insert(inputs.end(), states.begin(), captured);
-  states.erase(states.begin(), captured);
-  return train::first_nonfinite(graph, inputs, states, s.whole.plan(x, y)->options());
+  std::vector<Array> inputs = s.whole.leaves(x, y);
+  inputs.insert(inputs.begin(), {x, y});
+  const auto states = inputs.begin() + static_cast<int64_t>(graph.leaves(Op::input).size());
+  return train::first_nonfinite(graph, {inputs.begin(), states}, {states, inputs.end()}, s.whole.plan(x, y)->options());
 }
 
 }  // namespace freight::train

@@ -1,6 +1,6 @@
 // The training step of a run: forward, gradients, update. A whole batch is one plan. A batch that is cut into parts
 // takes two: one adds a part's gradients to accumulators, one applies them, so that the activations of only one part
-// are alive at a time. The parts' means are weighted by the targets that count (data/feed.h): the gradients are those of
+// are alive at a time. The parts' means are weighted by the targets that count (data/feed.h): gradients are those of
 // the whole batch, but for statistics over a batch (BatchNorm).
 #pragma once
 #include <memory>
