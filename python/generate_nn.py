@@ -59,7 +59,7 @@ WORDS = {("Conv1d", "padding"): {"same": -1, "valid": 0}, ("Conv2d", "padding"):
 WORDS |= {("EmbeddingBag", "padding_idx"): {None: -1}}
 WORDS |= {("BatchNorm1d", "momentum"): {None: -1}, ("BatchNorm2d", "momentum"): {None: -1}}
 WORDS |= {(f"Adaptive{kind}Pool{n}d", "output"): {None: 0} for kind in ("Avg", "Max") for n in (1, 2)}
-# Layers whose calls take and return more than arrays: their classes are in freight/_module.py.
+# Layers whose calls take and return more than arrays: their classes are in freight/_layer_kinds.py.
 BASES = {"Embedding": "EmbeddingLayer", "EmbeddingBag": "BagLayer", "LSTM": "RecurrentLayer", "GRU": "RecurrentLayer", "MultiheadAttention": "AttentionLayer"}
 # PyTorch's layers that may change their input: they take `inplace`, which means nothing here.
 INPLACE = ("Dropout", "ELU", "CELU", "SELU", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "Mish", "ReLU", "ReLU6", "SiLU", "Threshold")
@@ -154,7 +154,7 @@ def functions_stub(*trees):
 def write(core, package, write_stub, stubs):
     layers = [t for t in core.layer_types() if t["name"] not in WRITTEN]
     lines = ['"""Layers, written by generate_nn.py from the library\'s declarations."""',
-             "from ._module import AttentionLayer, BagLayer, EmbeddingLayer, Layer, RecurrentLayer", ""]
+             "from ._layer_kinds import AttentionLayer, BagLayer, EmbeddingLayer, RecurrentLayer", "from ._module import Layer", ""]
     lines += ["__all__ = [" + ", ".join(repr(t["name"]) for t in layers) + "]", ""]
     functional, layers_of_functions, ctc, volumes = (ast.parse((package / f"nn/{name}.py").read_text())
                                                      for name in ("functional", "_functional_layers", "_ctc", "_volumes"))
@@ -163,7 +163,7 @@ def write(core, package, write_stub, stubs):
     for t in layers:
         parameters = parameters_of(t)
         doc = t["doc"][0].upper() + t["doc"][1:] + "."
-        told = [f"    {name}: {f['doc']}" for name, f, _ in parameters]
+        told = [f"    {name}: {f['doc'].replace('-1: none', 'None: none')}" for name, f, _ in parameters]
         base = BASES.get(t["name"], "Layer")
         lines += ["", f"class {t['name']}({base}):"]
         lines += [f'    """{doc}', "", *told, '    """'] if told else [f'    """{doc}"""']

@@ -7,7 +7,8 @@ from . import _array_api as xp
 from . import _torch_vision  # noqa: F401 (its functions are in FUNCTIONS)
 from . import _traced_parts, nn
 from ._containers import Wrapper
-from ._module import AttentionLayer, Layer, Module, RecurrentLayer
+from ._layer_kinds import AttentionLayer, RecurrentLayer
+from ._module import Layer, Module
 from ._torch_functions import FIXED, FUNCTIONS, INSTEAD, OPERATORS, Packed, Spread, known_as
 from ._transformer import ACTIVATIONS
 from .nn._written_layers import WrittenLayer

@@ -2,7 +2,7 @@
 divided stays in the program around it, and a change of such a part is refused. Only _from_torch.py uses this."""
 from . import nn
 from ._containers import ModuleDict, Wrapper, _Listed
-from ._module import AttentionLayer, RecurrentLayer
+from ._layer_kinds import AttentionLayer, RecurrentLayer
 
 
 class Call:

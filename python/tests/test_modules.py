@@ -645,3 +645,17 @@ def test_buffers_of_integers_and_truth_values_keep_their_type(tmp_path):
         nn.Parameter(fr.arange(3))
     with pytest.raises(TypeError, match="Buffer: expected real numbers, got complex64"):
         nn.Buffer(fr.zeros(2, dtype=fr.complex64))
+
+
+@pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
+def test_a_padding_row_counts_from_the_end_as_pytorchs(layer):
+    tokens = fr.asarray([[6, 5, 0], [0, 6, 1]])
+    for padding, row in ((-1, 6), (-2, 5), (6, 6), (0, 0), (-7, 0)):
+        table = layer(7, 4, padding_idx=padding)
+        assert table.padding_idx == row
+        gradients = fr.grad(lambda n: fr.sum(n(tokens)))(table)["weight"].numpy()
+        assert sorted(np.flatnonzero(gradients.any(axis=1))) == sorted({0, 1, 5, 6} - {row})
+        assert not table.weight.numpy()[row].any()
+    for padding in (7, -8):
+        with pytest.raises(ValueError, match=f"padding_idx: expected a row from -7 to 6, got {padding}"):
+            layer(7, 4, padding_idx=padding)

@@ -1,8 +1,9 @@
 """Modules: layers with PyTorch's names and defaults, and the class that networks are written with."""
 from .. import _hints
 from .._containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential  # noqa: F401
+from .._layer_kinds import AttentionLayer, BagLayer, EmbeddingLayer, RecurrentLayer  # noqa: F401
 from .._layers import *  # noqa: F401,F403
-from .._module import AttentionLayer, BagLayer, EmbeddingLayer, Layer, Module, RecurrentLayer  # noqa: F401
+from .._module import Layer, Module  # noqa: F401
 from .._parameter import Buffer, Parameter  # noqa: F401
 from .._transformer import Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer  # noqa: F401
 from . import functional  # noqa: F401
