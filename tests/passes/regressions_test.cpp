@@ -108,6 +108,28 @@ TEST(Memory, NoResultLiesOverTheKeyThatItIsDrawnFrom) {
   }
 }
 
+// The smaller result lay over the operand that the larger one's program read afterwards.
+TEST(Memory, NoResultOfARegionLiesOverAnOperandThatAnotherShapeReads) {
+  const Graph g = parse(R"(graph {
+    %0 = input "x" : f64[3,1]
+    %1 = input "scale" : f64[1,1]
+    %2 = matmul(%0, %0) {trans_a=true} : f64[1,1]
+    %3 = mul(%2, %1) : f64[1,1]
+    %4 = broadcast(%3) {shape=[3,1]} : f64[3,1]
+    %5 = sum(%4) {axes=[0,1]} : f64[1,1]
+    %6 = mul(%4, %4) : f64[3,1]
+    %7 = matmul(%0, %3) : f64[3,1]
+    return %5, %7, %6
+  })");
+  const std::vector<Array> in = arrays(g, Op::input);
+  std::vector<Array> none;
+  const std::vector<Array> expected = interpret(g, in, none);
+  for (const std::string& name : computing_backends()) {
+    const std::vector<Array> got = run_planned(name, g, in);
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(close(got[i], expected[i], 1e-12)) << name << ", result " << i;
+  }
+}
+
 TEST(Schedule, AStateReplacedByAnInputKeepsTheSignature) {
   Graph g;
   Builder b(g);

@@ -373,7 +373,8 @@ bool blocked(const StepSpec& spec) {
 
 }  // namespace
 
-// Pointwise results of a region without reductions that are read inside: one program, or the pointwise one runs last.
+// Pointwise results of one shape, of a region without reductions that are read inside: their program is the only one or
+// the last one. Those of other shapes have programs of their own, which read the operands again.
 bool tile_in_place(const Graph&, const Node& node, int input, int output) {
   if (reads_whole(node, input)) return false;
   if (node.op != Op::fused) return is_pointwise(node.op);
@@ -382,7 +383,10 @@ bool tile_in_place(const Graph&, const Node& node, int input, int output) {
   for (const Node& n : body.nodes) {
     if (std::any_of(n.inputs.begin(), n.inputs.end(), reduced)) return false;
   }
-  return !reduced(body.outputs[static_cast<size_t>(output)]);
+  const Value result = body.outputs[static_cast<size_t>(output)];
+  return !reduced(result) && std::ranges::all_of(body.outputs, [&](Value v) {
+    return reduced(v) || body.type(v).shape == body.type(result).shape;
+  });
 }
 
 std::unique_ptr<Kernel> make_tile_step(const StepSpec& spec) {
