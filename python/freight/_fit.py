@@ -12,7 +12,7 @@ from . import _array_api as xp
 from . import (
     _attributes, _core, _devices, _display, _fit_figures, _fit_folder, _fit_settings, _functions, _hints, _lazy, _outputs, _rows, _several, _several_targets, _stopping, _termination,
     distributed)
-from ._callbacks import Callback, checked, figure_of, hears_steps, judged_by, known_metric, settings_of
+from ._callbacks import Callback, LearningRate, checked, figure_of, hears_steps, judged_by, known_metric, settings_of
 from ._containers import wrapped
 from ._fit_data import (
     _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _kind_of_pixels, _need_as_many, _need_classes, _need_samples, _pair, _targets, _warn_of_targets, _with_weights, known_names)
@@ -83,13 +83,21 @@ class _Sink:
             getattr(c, method)(*arguments)
 
     def _ask(self, method, *arguments):
-        """True where a callback stops the run, else the first learning rate that one returns."""
+        """[what ends the run, a learning rate], None where callbacks ask for neither: True or the exception that one has raised, and the
+        first rate that one returns. A rate counts in a run that ends, too: the one that goes on from it has it."""
         own = any(not type(c).__module__.startswith("freight.") and (method == "on_epoch_end" or hears_steps(c)) for c in self.callbacks)
         before = _attributes.Read([_several.original(self.model)]) if own else None
-        answers = [c._answered(method, getattr(c, method)(*arguments)) for c in self.callbacks]
+        answers, raised = [], None
+        for c in self.callbacks:
+            if raised is not None and not isinstance(c, LearningRate):
+                continue
+            try:
+                answers.append(c._answered(method, getattr(c, method)(*arguments)))
+            except BaseException as error:
+                raised = raised or error
         if own and before.is_stale():
             self._attributes_changed()
-        return True if any(a is True for a in answers) else next((a for a in answers if a is not None), None)
+        return [raised or any(a is True for a in answers) or None, next((a for a in answers if a is not None and a is not True), None)]
 
     def _attributes_changed(self):
         """A callback has set attributes of the module, which forward has read when it was traced."""

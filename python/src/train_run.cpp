@@ -303,7 +303,7 @@ class PyObserver : public train::Observer {
   }
   bool wants_step() override {
     poll();
-    return steps_ || stop_ || error_ || lr_;
+    return steps_ || ends() || lr_;
   }
   train::AfterStep on_step(const train::StepReport& r) override {
     if (steps_ && !error_) {
@@ -333,7 +333,9 @@ class PyObserver : public train::Observer {
 
   // To be called with the interpreter's lock, after the run.
   void raise_again() {
-    if (error_) std::rethrow_exception(error_);
+    for (const std::exception_ptr& e : {error_, signal_}) {
+      if (e) std::rethrow_exception(e);
+    }
   }
   // Gives the network the averages of its weights, where the run has some.
   void settle() {
@@ -354,11 +356,16 @@ class PyObserver : public train::Observer {
     if (r.metric) d["metric"] = *r.metric;
     return d;
   }
-  train::AfterStep asked() { return {.stop = stop_ || error_, .lr = std::exchange(lr_, std::nullopt)}; }
-  // A callback's answer: None, True to stop, or a learning rate.
-  void take(const nb::object& answer) {
-    if (answer.ptr() == Py_True) stop_ = true;
-    if (PyFloat_Check(answer.ptr())) lr_ = PyFloat_AsDouble(answer.ptr());
+  bool ends() const { return stop_ || error_ || signal_; }
+  train::AfterStep asked() { return {.stop = ends(), .lr = std::exchange(lr_, std::nullopt)}; }
+  // What callbacks ask for: what ends the run, True or an exception, and a learning rate, each of which may be None.
+  void take(const nb::object& answers) {
+    const nb::object end = answers[0], rate = answers[1];
+    if (end.ptr() == Py_True) stop_ = true;
+    if (PyFloat_Check(rate.ptr())) lr_ = PyFloat_AsDouble(rate.ptr());
+    if (!PyExceptionInstance_Check(end.ptr())) return;
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(end.ptr())), end.ptr());
+    throw nb::python_error();
   }
   template <class F>
   void tell(F&& f) {
@@ -368,21 +375,25 @@ class PyObserver : public train::Observer {
       error_ = std::current_exception();
     }
   }
+  // Ctrl-C ends the run behind the step, of which callbacks hear all the same.
   void poll() {
     const auto now = Clock::now();
-    if (error_ || now - polled_ < std::chrono::milliseconds(50)) return;
+    if (ends() || now - polled_ < std::chrono::milliseconds(50)) return;
     polled_ = now;
     const nb::gil_scoped_acquire lock;
-    tell([] {
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    });
+    if (PyErr_CheckSignals() == 0) return;
+    try {
+      throw nb::python_error();
+    } catch (nb::python_error&) {
+      signal_ = std::current_exception();
+    }
   }
 
   nb::object sink_;
   nn::Module& net_;
   bool steps_, averages_, stop_ = false;
   std::optional<double> lr_;
-  std::exception_ptr error_;
+  std::exception_ptr error_, signal_;  // of a callback; of a signal
   Clock::time_point polled_ = Clock::now();
   std::vector<nn::NamedArray> kept_;
 };

@@ -1,5 +1,7 @@
 """What callbacks return: True stops, a number is the learning rate, None and False change nothing, all else is an error."""
+import contextlib
 import hashlib
+import signal
 
 import numpy as np
 import pytest
@@ -111,3 +113,59 @@ def test_other_results_are_errors_that_name_the_callback(answer, kind, message):
         fitted(lambda epoch: answer)
     with pytest.raises(kind, match=r"Steps.on_train_batch_end: expected .*" + message):
         made().fit(X, Y, verbose=0, callbacks=[Steps(answer)])
+
+
+def rate(step):
+    return 0.1 / (1 + step)
+
+
+class Ends(callbacks.Callback):
+    """Ends the run behind a step, and keeps the rates of all."""
+
+    def __init__(self, step=0, how=None):
+        self.step, self.how, self.rates = step, how, []
+
+    def on_train_batch_end(self, batch, logs):
+        self.rates.append(logs["lr"])
+        if logs["total_step"] == self.step and self.how == "stops":
+            return True
+        if logs["total_step"] == self.step and self.how == "Ctrl-C":
+            signal.raise_signal(signal.SIGINT)
+        if logs["total_step"] == self.step:
+            raise ArithmeticError("the end")
+        return None
+
+
+@pytest.mark.parametrize("how", ["stops", "raises", "Ctrl-C"])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_run_that_a_callback_ends_goes_on_with_the_rate_of_the_next_step(tmp_path, how, first):
+    def run(ends, folder, **settings):
+        fr.random.seed(0)
+        net, schedule = nn.Linear(4, 2), callbacks.LearningRate(rate)
+        with contextlib.suppress(ArithmeticError, KeyboardInterrupt):
+            net.fit(X[:40], Y[:40], batch_size=8, epochs=2, verbose=0, output_dir=tmp_path / folder,
+                    callbacks=[ends, schedule] if first else [schedule, ends], **settings)
+        return net.weight.numpy()
+
+    whole, begun, resumed = Ends(), Ends(3, how), Ends()
+    expected = run(whole, "whole")
+    run(begun, "parts")
+    np.testing.assert_array_equal(run(resumed, "parts", resume=True), expected)
+    assert begun.rates[:3] + resumed.rates == whole.rates
+
+
+@pytest.mark.parametrize("settings", [{"metric": "loss"}, {"early_stop": 3}, {"callbacks": [callbacks.EarlyStopping(patience=3)]}])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_averaged_weights_are_those_of_the_best_epoch(tmp_path, settings, recorded):
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(24, 5)).astype("f4"), random.integers(0, 3, 24)
+    held = x[:9], 1 - y[:9].clip(0, 1)
+    fr.random.seed(1)
+    net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3))
+    history = net.fit(x, y, batch_size=4, epochs=8, lr=0.5, validation_data=held, verbose=0, model_ema=0.9, **settings,
+                      **({"output_dir": tmp_path / "run"} if recorded else {}))
+    losses = history.history["val_loss"]
+    assert history.best_epoch == 1 + int(np.argmin(losses)) < len(losses)
+    assert net.evaluate(*held)["loss"] == pytest.approx(min(losses), abs=1e-5)
+    if recorded:
+        assert fr.load(tmp_path / "run/model.safetensors").evaluate(*held)["loss"] == pytest.approx(min(losses), abs=1e-5)
