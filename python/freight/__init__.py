@@ -26,7 +26,7 @@ from .linalg import LinAlgError, cond, cross, det, diagonal, expm, inv, lstsq, o
 _hints.explained(globals(), __name__, ("x", "condition"), _converted)
 _LAZY = {"nn": "nn", "data": "data", "optim": "optim", "callbacks": "callbacks", "distributed": "distributed",
          "models": "models", "load": "_fit",
-         "load_data": "_data", "History": "_fit", "from_torch": "_from_torch", "FreightClassifier": "_estimators",
+         "load_data": "_data", "History": "_fit_reports", "from_torch": "_from_torch", "FreightClassifier": "_estimators",
          "FreightRegressor": "_estimators"}  # names -> modules that are imported when they are first used
 
 

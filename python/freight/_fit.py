@@ -2,7 +2,6 @@
 import contextlib
 import functools
 import json
-import math
 import os
 import tempfile
 import warnings
@@ -10,147 +9,20 @@ import weakref
 
 from . import _array_api as xp
 from . import (
-    _attributes, _core, _devices, _display, _fit_figures, _fit_folder, _fit_settings, _functions, _hints, _lazy, _outputs, _rows, _several, _several_targets, _stopping, _termination,
+    _attributes, _core, _devices, _fit_figures, _fit_folder, _fit_settings, _functions, _hints, _lazy, _outputs, _rows, _several, _several_targets, _stopping, _termination,
     distributed)
-from ._callbacks import Callback, LearningRate, checked, figure_of, hears_steps, judged_by, known_metric, settings_of
+from ._callbacks import Callback, checked, figure_of, judged_by, known_metric, settings_of
 from ._containers import wrapped
 from ._fit_data import (
-    _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _kind_of_pixels, _need_as_many, _need_classes, _need_samples, _pair, _targets, _warn_of_targets, _with_weights, known_names)
+    _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _kind_of_pixels, _need_as_many, _need_classes, _pair, _targets, _warn_of_targets, _with_weights, known_names)
 from ._fit_losses import (
-    OF_VALUES, _name_for_targets, _name_of, _one_metric, _per_sample, _request, _scaled, _weight_per_class, _weight_per_sample, _weighted, _weights)
-from ._module import _changed
-from ._optim import Optimizer
+    OF_VALUES, _name_for_targets, _name_of, _one_metric, _request, _scaled, _weight_per_class, _weight_per_sample, _weighted, _weights)
+from ._fit_reports import Sink
+from ._optim import Optimizer, _shortest
 from ._transforms import _flatten, _leaves_of, _unflatten, autocast, jit, run_of_trainer
 
 OF_PROGRAM = ("loss_function", "loss_weights", "metrics")  # of a task: what a file does not have
 _COMPUTE = {"fp32": _core.float32, "tf32": _core.float32, "bf16": _core.bfloat16, "fp16": _core.float16}
-
-
-class History:
-    """What a run reported: `history` has a list per figure with one number per epoch, those before a resumption included, `epoch`
-    their numbers from 1; `ended` says why the run was over ("complete", "early", "stopped", "nothing_left")."""
-
-    def __init__(self):
-        self.epoch, self.history = [], {}
-        self.ended, self.steps, self.best_epoch = "", 0, 0
-        self.seconds = self.samples_per_second = 0.0
-        self.output_dir = self.model_path = ""
-
-    def _recall(self, directory, metric, others, before=math.inf):
-        """Takes the epochs that a resumed run has behind it from its metrics."""
-        epochs = {}
-        with contextlib.suppress(FileNotFoundError), open(os.path.join(directory, "metrics.jsonl")) as lines:
-            for row in map(json.loads, lines):
-                if row["split"] not in ("train", "val") or row["epoch"] != int(row["epoch"]) or row["epoch"] >= before:
-                    continue
-                figures, prefix = epochs.setdefault(int(row["epoch"]), {}), "val_" if row["split"] == "val" else ""
-                for name, column in (("loss", "loss"), ("accuracy", "top1"), (metric, metric), ("lr", "lr")):
-                    if row.get(column) is not None:  # percent, to the digits that are reported
-                        figures.setdefault(prefix + name, round(row[column] * 1e10) / 1e12 if column == "top1" else row[column])
-        others.recalled(epochs)
-        for epoch, figures in epochs.items():
-            self._add(epoch, {**{k: v for k, v in figures.items() if k != "lr"}, **{k: v for k, v in figures.items() if k == "lr"}})
-
-    def _add(self, epoch, figures):
-        self.epoch.append(epoch)
-        for name, value in figures.items():
-            self.history.setdefault(name, []).append(value)
-
-    def _repr_html_(self):
-        return f"<p>{len(self.epoch)} epochs, {self.ended}, {self.seconds:.1f} s</p>" + _display.curves(self.epoch, self.history)
-
-    def __repr__(self):
-        last = ", ".join(f"{k} {v[-1]:.4g}" for k, v in self.history.items())
-        return f"History({len(self.epoch)} epochs, {self.ended}: {last})"
-
-
-_MOST_RETRACES = 64  # by callbacks, without a warning
-
-
-class _Sink:
-    """Gets the reports of a run, and hands them on to the callbacks. `metric` is its name, `figures` the further ones, `resumed` a run
-    directory; where it tells, it gives warnings."""
-
-    def __init__(self, model, callbacks, verbose, metric=None, *, figures, resumed=None, tells=True):
-        self.model, self.callbacks, self.metric, self.resumed, self.tells = model, callbacks, metric, resumed, tells
-        self.figures, self.gather, self._retraces = figures, figures.gather, 0
-        self.history, self.progress = History(), _display.progress(verbose)
-        self.progress.names = tuple(dict.fromkeys(["loss", "accuracy", metric, *figures.functions]))
-        self.wants_steps = self.progress.wants_steps or any(hears_steps(c) for c in callbacks)
-
-    def _tell(self, method, *arguments):
-        for c in self.callbacks:
-            getattr(c, method)(*arguments)
-
-    def _ask(self, method, *arguments):
-        """[what ends the run, a learning rate], None where callbacks ask for neither: True or the exception that one has raised, and the
-        first rate that one returns. A rate counts in a run that ends, too: the one that goes on from it has it."""
-        own = any(not type(c).__module__.startswith("freight.") and (method == "on_epoch_end" or hears_steps(c)) for c in self.callbacks)
-        before = _attributes.Read([_several.original(self.model)]) if own else None
-        answers, raised = [], None
-        for c in self.callbacks:
-            if raised is not None and not isinstance(c, LearningRate):
-                continue
-            try:
-                answers.append(c._answered(method, getattr(c, method)(*arguments)))
-            except BaseException as error:
-                raised = raised or error
-        if own and before.is_stale():
-            self._attributes_changed()
-        return [raised or any(a is True for a in answers) or None, next((a for a in answers if a is not None and a is not True), None)]
-
-    def _attributes_changed(self):
-        """A callback has set attributes of the module, which forward has read when it was traced."""
-        if distributed.get_world_size() > 1:
-            warnings.warn("fit: a callback has changed attributes of the module, of which the other ranks know nothing: the run goes on with those "
-                          "of its start. nn.Buffer has values that may change", stacklevel=2)
-            return
-        _changed(_several.original(self.model))
-        self._retraces += 1
-        if self._retraces == _MOST_RETRACES:
-            warnings.warn(f"fit: callbacks have changed attributes of the module {_MOST_RETRACES} times, and the step was compiled anew each time: "
-                          "nn.Buffer has values that may change, and object.__setattr__ sets what forward does not read", stacklevel=2)
-
-    def start(self, summary):
-        if self.tells:
-            for text in summary["warnings"]:
-                warnings.warn(f"fit: {text}", stacklevel=2)
-        for c in self.callbacks:
-            c.model = _several.original(self.model)
-        self.progress.begin()
-        self._tell("on_train_begin", summary)
-
-    def _named(self, figures):
-        """The figures, of which the metric has its name."""
-        if "metric" in figures:
-            figures.setdefault(self.metric, figures.pop("metric"))
-        return figures
-
-    def step(self, logs):
-        logs |= self.figures.so_far()
-        self.progress.step(self._named(logs))
-        return self._ask("on_train_batch_end", logs["step"], logs)
-
-    def epoch(self, logs):
-        test = self._named(logs.pop("validation", {}))
-        figures = {k: self._named(logs)[k] for k in self.progress.names if k in logs}
-        trained, validated = self.figures.epoch(logs["total_step"], logs["epoch"])
-        figures |= trained | {f"val_{k}": v for k, v in test.items()} | validated | {"lr": logs["lr"]}
-        if self.resumed and not self.history.epoch:
-            self.history._recall(self.resumed, self.metric, self.figures, logs["epoch"])
-            self._tell("_recall", self.history)
-        self.history._add(logs["epoch"], figures)
-        self.progress.epoch(logs, figures, self.history)
-        return self._ask("on_epoch_end", logs["epoch"], {**logs, **figures})
-
-    def end(self, result):
-        history = self.history
-        if self.resumed and not history.epoch:
-            history._recall(self.resumed, self.metric, self.figures)
-        history.ended, history.steps, history.best_epoch = result["ended"], result["steps"], result["best_epoch"]
-        history.seconds, history.samples_per_second = result["train_seconds"], result["samples_per_second"]
-        history.output_dir, history.model_path = result["output_dir"], result["model_path"]
-        self._tell("on_train_end", history)
 
 
 def _need_none(path, **others):
@@ -222,12 +94,14 @@ def _warn_of_precision(precision, device, what):
         warnings.warn(f"{what}: precision: {note}", stacklevel=6)
 
 
+_MOVES_PIXELS = ("flip", "crop_padding", "shift", "rand_augment")
 # What an optimizer of the program has itself.
 _OF_OPTIMIZER = ("lr", "head_lr", "lr_layer_decay", "lr_scale", "momentum", "nesterov", "weight_decay", "clip_grad_norm", "decay_norm_bias")
 
 
 def _own_optimizer(settings, model):
-    """The optimizer that the program has made, which the run goes on with; the settings get its name and rate."""
+    """The optimizer that the program has made, which the run goes on with; the settings get its name and rate, for schedules the one
+    that the program has set last."""
     own = settings["optimizer"]
     if not isinstance(own, Optimizer):
         raise TypeError(f"fit: optimizer: expected a name (\"adamw\"), with lr= beside it, or an optimizer of the module, optim.AdamW(net, lr=1e-3), "
@@ -239,7 +113,8 @@ def _own_optimizer(settings, model):
     parts = {variable.identity for _, variable, _ in model._node().state()}
     if any(p._variable.identity not in parts for p in own._parameters):
         raise ValueError(f"fit: optimizer: expected parameters of this {_name_of(model)}, the {kind} has some of another module")
-    settings.update(optimizer=kind.lower(), lr=own.lr)
+    scheduled = settings.get("lr_scheduler", "constant") != "constant" or settings.get("lr_warmup_epochs")
+    settings.update(optimizer=kind.lower(), lr=_shortest(own._first_lr) if scheduled else own.lr)  # an earlier run has changed the latter
     return own._optimizer
 
 
@@ -346,6 +221,10 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         if "loss_function" not in request:
             request |= {"loss_function": _functions.bce_with_logits, "per_element": functools.partial(_functions.bce_with_logits, reduction="none")}
     settings = _fit_settings.checked("fit", settings)
+    moved = [name for name in _MOVES_PIXELS if settings.get(name)]
+    if moved and y.ndim > 2:
+        raise ValueError(f"fit: {moved[0]}: moves the pixels of x and not those of y {y.dtype}{list(y.shape)}: expected none, or a DataLoader that "
+                         "changes both alike")
     if not isinstance(settings.get("optimizer", ""), str):
         request["optimizer"] = _own_optimizer(settings, model)
     judge, higher, apart = judged_by(callbacks, metric, functions, output_dir)
@@ -408,8 +287,10 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     rank = distributed.get_rank()  # the other ranks train alike, and say nothing
     figure = request.get("metric_name", settings.get("metric"))
     figure = None if figure in ("loss", "auto") else figure
-    sink = _Sink(model, [] if rank else [*callbacks, *comparing], 0 if rank else verbose, figure, figures=figures,
+    sink = Sink(model, [] if rank else [*callbacks, *comparing], 0 if rank else verbose, figure, figures=figures,
                  resumed=os.fspath(output_dir) if resume else None, tells=not rank)
+    if "optimizer" not in request:
+        sink.frozen = {p._variable.identity for p in model.parameters() if not p.requires_grad}
     before, names_before = model.__dict__.get("_task"), _names_for(model, request["input"], request["dtype"])
     model.__dict__["_task"] = {**{k: request[k] for k in ("input", "dtype", "classes", "mean", "std")}, "loss": named_loss}
     if request["classes"] and y.dtype == xp.int64:  # texts that y had
@@ -477,7 +358,7 @@ def _trained(model, request, sink, ranks, output_dir):
 
         def train(heard):
             try:
-                return _core.fit(model._node(), request, sink if heard else _Sink(model, [], 0, sink.metric, figures=sink.figures, tells=False))
+                return _core.fit(model._node(), request, sink if heard else Sink(model, [], 0, sink.metric, figures=sink.figures, tells=False))
             except Exception as error:
                 _hints.keywords_for_flags(error)
                 raise

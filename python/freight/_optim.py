@@ -55,6 +55,7 @@ class Optimizer:
             settings["beta1"], settings["beta2"] = settings.pop("betas")
         settings = {k: float(v) if type(v) is int and k != "iterations" else v for k, v in settings.items()}
         self._optimizer = _core.make_optimizer(type(self).__name__, made, settings)
+        self._first_lr = self._optimizer.lr
         job = distributed._job()
         self._shared = job and distributed._Shared(job, self._parameters, self._owners.values())
 
@@ -113,6 +114,7 @@ class Optimizer:
     @lr.setter
     def lr(self, lr):
         self._optimizer.lr = float(lr)
+        self._first_lr = self._optimizer.lr  # with which the schedule of a run begins
 
     def group_lr(self, name, lr=None):
         """The rate of a group; sets it where one is given, from when on it keeps its ratio to `lr`."""
@@ -128,6 +130,7 @@ class Optimizer:
         """Takes what state_dict gave, of an optimizer of the same parameters."""
         ratios = {k: xp.ones(()) for k in self._optimizer.state() if k.startswith("lr_ratio.")}  # states of earlier versions have none
         self._optimizer.load_state(ratios | {k: v for k, v in state_dict.items() if isinstance(v, Array)})
+        self._first_lr = self._optimizer.lr
 
 
 class Schedule:

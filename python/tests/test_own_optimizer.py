@@ -115,3 +115,40 @@ def test_an_optimizer_may_have_frozen_parameters(cache):
 def test_an_optimizer_of_another_module_is_an_error():
     with pytest.raises(ValueError, match="fit: optimizer: expected parameters of this Sequential, the Adam has some of another module"):
         made().fit(X, Y, optimizer=optim.Adam(made()), verbose=0)
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "onecycle", "step"])
+def test_a_schedule_begins_anew_with_each_fit(schedule):
+    net = made()
+    optimizer = optim.SGD(net, lr=0.1)
+    rates = [net.fit(X, Y, optimizer=optimizer, lr_scheduler=schedule, epochs=3, batch_size=64, verbose=0).history["lr"] for _ in range(2)]
+    assert rates[0] == rates[1] and rates[0][-1] < rates[0][0]
+    optimizer.lr = 0.05
+    halved = net.fit(X, Y, optimizer=optimizer, lr_scheduler=schedule, epochs=3, batch_size=64, verbose=0).history["lr"]
+    np.testing.assert_allclose(halved, np.asarray(rates[0]) / 2, rtol=1e-4)
+
+
+class Thaws(callbacks.Callback):
+    def on_epoch_end(self, epoch, logs):
+        self.model[0].requires_grad_(True)
+
+
+def test_parameters_that_a_callback_thaws_are_trained_or_refused():
+    net = made()
+    net[0].requires_grad_(False)
+    before = net[0].weight.numpy()
+    with pytest.raises(ValueError, match="a callback has set requires_grad of 0.weight, which was frozen at the start of the run"):
+        net.fit(X, Y, lr=0.1, epochs=3, verbose=0, callbacks=[Thaws()])
+    np.testing.assert_array_equal(net[0].weight.numpy(), before)
+    net[0].requires_grad_(False)
+    net.fit(X, Y, optimizer=optim.SGD(net, lr=0.1), epochs=3, verbose=0, callbacks=[Thaws()])
+    assert np.abs(net[0].weight.numpy() - before).max() > 1e-3
+
+
+@pytest.mark.parametrize("moved", [{"flip": True}, {"crop_padding": 2}, {"shift": 1}])
+def test_what_moves_pixels_is_refused_beside_targets_of_pixels(moved):
+    x = np.random.default_rng(0).normal(size=(8, 1, 8, 8)).astype("f4")
+    with pytest.raises(ValueError, match=f"fit: {next(iter(moved))}: moves the pixels of x and not those of y float32"):
+        nn.Conv2d(1, 1, 1).fit(x, x, verbose=0, **moved)
+    with pytest.raises(ValueError, match="moves the pixels of x and not those of y int32"):
+        nn.Conv2d(1, 2, 1).fit(x, np.zeros((8, 8, 8), int), verbose=0, **moved)
