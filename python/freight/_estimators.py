@@ -157,7 +157,7 @@ class _Estimator(BaseEstimator):
         seed = settings.pop("--seed", 0)
         network = _estimators_module.made(self.model, x.shape[1], self._outputs(), x, seed)
         if x.ndim == 2 and codes.ndim == 1 and x.dtype.kind == "f":
-            x, codes, weights = as_counts(x.astype("float64"), codes.astype("float64"), weights) or (x, codes, weights)
+            x, codes, weights = _estimators_module.repeated(x.astype("float64"), codes.astype("float64"), weights)
         validation = None
         if eval_set is not None:
             other, other_y = self._arrays(*_validation_parts(eval_set, (2,), "(X, y) for a network"))

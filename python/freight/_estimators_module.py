@@ -8,6 +8,7 @@ import numpy
 from . import _array_api as xp
 from . import _core, _fit, _lazy
 from ._module import Module
+from ._tables import as_counts
 
 SIZES = ("n_features", "n_outputs")
 
@@ -74,6 +75,27 @@ def targets_of(y, outputs, classes):
     if outputs != (classes,):
         raise ValueError(f"model: expected an output for each of {classes} classes, got {outputs}")
     return y.astype("int64"), "cross_entropy"
+
+
+MOST_REPEATED = 5  # rows for each distinct one
+
+
+def repeated(x, y, weights):
+    """(x, y, weights) with each row as often as it counts where weights are whole numbers of 2 or more in the mean, or rows repeat as
+    often: a row of weight 2 and one that is there twice are then the same. A factor that all weights have is taken out, and weights
+    that would make many more rows stay weights."""
+    found = as_counts(x, y, weights)
+    if found is None:
+        return x, y, weights
+    rows, targets, counts = found
+    times = counts.astype("int64")
+    if weights is not None:
+        times //= numpy.gcd.reduce(times)
+        if times.sum() > MOST_REPEATED * len(times):
+            return x, y, weights
+        if times.max() == 1:
+            return x[weights > 0], y[weights > 0], None
+    return numpy.repeat(rows, times, axis=0), numpy.repeat(targets, times), None
 
 
 def fitted(network, x, y, *, classes, weights, validation, settings):

@@ -16,7 +16,7 @@ from ._containers import wrapped
 from ._fit_data import (
     _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _kind_of_pixels, _need_as_many, _need_classes, _pair, _targets, _warn_of_targets, _with_weights, known_names)
 from ._fit_losses import (
-    OF_VALUES, _name_for_targets, _name_of, _one_metric, _request, _scaled, _weight_per_class, _weight_per_sample, _weighted, _weights)
+    OF_VALUES, _name_for_targets, _name_of, _one_metric, _request, _scaled, _weight_per_class, _weight_per_sample, _weighted, _weights, of_classes)
 from ._fit_reports import Sink
 from ._optim import Optimizer, _shortest
 from ._transforms import _flatten, _leaves_of, _unflatten, autocast, jit, run_of_trainer
@@ -170,7 +170,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         x, tokens = _inputs(x, "fit: x")
         y, classes = _targets(y, name, known_names(y, _names_for(model, x.shape[1:], x.dtype.name)), "fit")
         _warn_of_targets(*given, y, loss)
-        if not callable(loss):
+        if not callable(loss) or of_classes(loss):
             _need_classes(y, "fit")
     if not path:
         _need_as_many(x, y, "fit")
@@ -202,7 +202,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         _need_as_many(vx, vy, "fit: validation_data")
         vw = None if vw is None else _scaled(_weight_per_sample(vw, vx.shape[0], "fit: validation_data"), "fit: validation_data")
         _are_shares(vy, loss, "fit: validation_data")
-        if not callable(loss):
+        if not callable(loss) or of_classes(loss):
             _need_classes(vy, "fit: validation_data")
         if not shuffle:
             vx = _as_floats(vx)
@@ -211,8 +211,6 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     else:
         vx, vy, vw = x[:0], y[:0], None
     request |= {"vx": vx, "vy": vy}
-    if request["feeds"]:
-        request["x"], request["vx"] = _as_floats(request["x"]), _as_floats(vx)
     labels = request["feeds"] and y.dtype == xp.uint8
     if batches and not labels:
         batches.of_labels = y.dtype
@@ -257,6 +255,8 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     elif class_weight is not None:
         by_class = class_weight if isinstance(class_weight, str) or not classes else _weight_per_class(class_weight, classes)
         settings["class_weight"] = by_class if isinstance(by_class, str) else json.dumps({str(k): float(v) for k, v in by_class.items()})
+    if request["feeds"]:
+        request["x"], request["vx"] = _as_floats(request["x"]), _as_floats(vx)
     figures = _fit_figures.compared(request, settings, metric, functions, names, judge=judge, higher=higher, own_loss=callable(loss),
                                     stoppings=comparing, directory=os.fspath(output_dir))
     if apart_of_rows is not None and "metric_function" not in request and request["loss"] not in OF_VALUES:
@@ -393,7 +393,7 @@ def evaluate(model, x, y=None, *, batch_size=256, sample_weight=None, loss=None,
     _need_as_many(x, y, "evaluate")
     _lazy.settle(model, x)
     soft = _are_shares(y, loss, "evaluate")
-    if not callable(loss):
+    if not callable(loss) or of_classes(loss):
         _need_classes(y, "evaluate")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes, weighted=sample_weight is not None)
     y = request["y"]

@@ -237,6 +237,8 @@ class _Batches:
         x, y, weights = _with_weights(batch, what)
         (x, tokens), (y, _) = _inputs(x, what), _targets(y, self.loss, None, what)
         _need_as_many(x, y, what)
+        if self.loss != "own":
+            _need_classes(y, what)
         x = _as_floats(x)
         if self.size is not None and y.dtype == xp.uint8:
             y = xp.astype(y, self.of_labels)

@@ -39,8 +39,15 @@ def _per_sample(function):
     return call
 
 
+def of_classes(loss):
+    """Whether a loss module of this package takes classes."""
+    from . import nn
+
+    return isinstance(given(loss), (nn.CrossEntropyLoss, nn.NLLLoss))
+
+
 def _unreduced(loss):
-    """The loss, whose result is not reduced where it is a module of this package."""
+    """The loss, whose result is not reduced where it is a module of this package: numbers whose mean is the module's result."""
     from . import nn
 
     module = given(loss)
@@ -48,7 +55,20 @@ def _unreduced(loss):
         return loss
     each = copy.copy(module)
     each.reduction = "none"
-    return loss.targets.given_to(each, "loss") if module is not loss else each
+
+    def call(outputs, targets):
+        found = each(outputs, targets)
+        if module.reduction == "sum":
+            return found * found.size
+        if not of_classes(module) or xp.isdtype(targets.dtype, "real floating"):
+            return found
+        counted = targets != module.ignore_index
+        shares = xp.astype(counted, found.dtype)
+        if module.weight is not None:
+            shares = shares * xp.take(module.weight, xp.reshape(xp.where(counted, targets, 0), (-1,))).reshape(shares.shape)
+        return found * (found.size / xp.maximum(xp.sum(shares), xp.asarray(1e-30)))  # all may be ignored
+
+    return loss.targets.given_to(call, "loss") if module is not loss else call
 
 
 def _request(model, x, y, *, loss, metric=None, classes=None, weighted=False):
@@ -139,8 +159,7 @@ def _of_whole_arrays(model, request, loss, weighted=False):
     def right(outputs, targets):
         counted = targets >= 0
         hits = xp.astype((xp.astype(xp.argmax(outputs, axis=axis), targets.dtype) == targets) & counted, xp.float32)
-        axes = tuple(range(1, hits.ndim)) if weighted else None
-        return xp.sum(hits, axis=axes) / xp.maximum(xp.sum(xp.astype(counted, xp.float32), axis=axes), xp.asarray(1.0))
+        return _mean_of_counted(hits, counted, weighted)
 
     if callable(loss):
         return None, right
@@ -149,15 +168,22 @@ def _of_whole_arrays(model, request, loss, weighted=False):
     return _OfPlaces(model, axis, request["loss"]), right
 
 
+def _mean_of_counted(found, counted, by_sample):
+    """The mean of numbers at places that count; by_sample: a number for each sample, of which that is the mean."""
+    axes = tuple(range(1, found.ndim)) if by_sample else None
+    share = found.shape[0] if by_sample else 1
+    return xp.sum(found, axis=axes) * share / xp.maximum(xp.sum(xp.astype(counted, xp.float32)), xp.asarray(1.0))
+
+
 class _OfPlaces:
     """The loss of a name for classes at places, (N, ...) with outputs that have the classes on an axis: its mean over the places that
-    have a class, which is not negative. `smoothing` is that of labels in training."""
+    have a class, which is not negative, as tokens are counted, too. `smoothing` is that of labels in training."""
 
     def __init__(self, model, axis, name):
         self._model, self._axis, self._name, self.smoothing = model, axis, name, 0.0
 
     def __call__(self, outputs, targets, reduction="mean"):
-        """With reduction="none" a mean for each sample."""
+        """With reduction="none" a number for each sample, whose mean is that of the places."""
         from .nn import functional
 
         smoothing = self.smoothing if self._model._built().training else 0.0
@@ -165,9 +191,7 @@ class _OfPlaces:
                                         label_smoothing=smoothing)
         if self._name == "focal":  # models.h
             each = (1 - _functions.exp(-each)) ** 2 * each
-        axes = None if reduction == "mean" else tuple(range(1, each.ndim))
-        count = xp.sum(xp.astype(targets >= 0, xp.float32), axis=axes)
-        return xp.sum(each, axis=axes) / xp.maximum(count, xp.asarray(1.0))
+        return _mean_of_counted(each, targets >= 0, reduction == "none")
 
 
 def _weight_per_sample(sample_weight, count, what="fit: sample_weight"):
