@@ -314,6 +314,9 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     if not model.training:
         model.train()
 
+    if output_dir:  # for freight.load of the models that the run writes
+        request["notes"] = _notes_of(model, model.__dict__["_task"], lambda: _core.output_shape(model._node(), request))
+
     def stopped():
         unfinished = sink.history.ended == "stopped" and output_dir and verbose and not rank
         return f"fit: stopped by SIGTERM, saved in {output_dir}: fit(..., resume=True) continues\n" if unfinished else ""
@@ -333,6 +336,16 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         _stopping.settle(comparing, model, result)
         sink.end(result)
     return sink.history
+
+
+def _notes_of(model, task, trace):
+    """What the files of a run note of the model; `trace` calls its forward."""
+    from . import _stored
+
+    layout = _several.layout_of(_several.original(model))[1] if isinstance(model, _several.Joined) else None
+    return _stored.noted({"inputs": layout, "outputs": _stored.names_in_results(model, trace),
+                          "own_loss": "loss_function" in task or None, "class_type": task.get("class_type"),
+                          "frozen": [name for name, p in model.named_parameters() if not p.requires_grad] or None})
 
 
 def _need_no_evaluation(settings, metric, monitors):

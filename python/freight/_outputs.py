@@ -12,21 +12,21 @@ class Returned:
 
     def __init__(self, forward):
         functools.update_wrapper(self, forward)
-        self._forward, self._last = forward, None
+        self._forward, self.last = forward, None
 
     def __call__(self, *arguments, **keywords):
         with _own_arrays.function():
-            self._last = self._forward(*arguments, **keywords)
-        return self._last
+            self.last = self._forward(*arguments, **keywords)
+        return self.last
 
     def given_to(self, function):
         """The function of outputs and targets, for the trainer."""
 
         @functools.wraps(function)
         def call(outputs, targets):
-            last = self._last
+            last = self.last
             found = function(last if isinstance(last, (tuple, list, dict)) else outputs, targets)
-            self._last = last  # the function may have called the module
+            self.last = last  # the function may have called the module
             return found
 
         return call

@@ -10,7 +10,8 @@ from . import _array_api as xp
 from . import _core, _several, nn
 from ._containers import OF_LIBRARY, wrapped, Wrapper
 from ._from_torch import TimeFirst, Traced, Value
-from ._module import Layer, Module
+from ._module import Layer, Module, _modes_kept
+from ._outputs import Returned
 from ._parameter import Buffer, Parameter
 
 KEY, NOTES, FORMAT = "freight.module", "freight.python", "freight-module-1"
@@ -161,6 +162,18 @@ def _filled(structure, arrays):
 def _has_names(structure):
     parts = structure.values() if isinstance(structure, dict) else structure if isinstance(structure, list) else ()
     return isinstance(structure, dict) or any(map(_has_names, parts))
+
+
+def names_in_results(model, trace):
+    """The structure of what forward returns in evaluation where that has names, by a trace of it while fit runs; else None."""
+    forward = vars(model).get("forward")
+    if not isinstance(forward, Returned):
+        return None
+    with _modes_kept([m._built() for m in model.modules()]):
+        model.eval()
+        trace()
+    found = _structure(forward.last)
+    return found if _has_names(found) else None
 
 
 def saved_with_names(model, notes, save):

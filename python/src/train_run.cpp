@@ -136,6 +136,7 @@ models::Model model_of(const PyNode& node, const nb::dict& d) {
       return found.is_none() ? std::nullopt : std::optional(nb::cast<double>(found));
     };
   }
+  if (const auto notes = given(d, "notes")) model.notes = nb::cast<std::string>(*notes);
   if (const auto name = given(d, "metric_name")) {
     model.own.metric_name = nb::cast<std::string>(*name);
     model.own.higher_is_better = nb::cast<bool>(d["higher_is_better"]);
@@ -574,8 +575,8 @@ nb::tuple save(const PyNode& node, const std::string& path, const nb::dict& requ
   std::map<std::string, std::string> metadata;
   if (const auto text = given(request, "module"); text && !layers)
     metadata["freight.module"] = nb::cast<std::string>(*text);
-  if (const auto notes = given(request, "notes")) metadata["freight.python"] = nb::cast<std::string>(*notes);
   if (!fault.empty()) {
+    if (const auto notes = given(request, "notes")) metadata[store::kNotes] = nb::cast<std::string>(*notes);
     store::save_weights(*node.module, path, metadata);
     return nb::make_tuple(fault, "");
   }

@@ -243,3 +243,29 @@ def test_errors_of_forward_are_named_by_their_line(tmp_path):
 
     with pytest.warns(UserWarning, match=rf"ArithmeticError: something of the program \(test_fit_several.py:{Raises.forward.__code__.co_firstlineno + 1}\)$"):
         Raises().save(tmp_path / "net.safetensors", input_shape=(4,))
+
+
+class Named(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(5, 1)
+
+    def forward(self, u, v):
+        return {"r": self.a(fr.concat([u, v], axis=1))}
+
+
+@pytest.mark.parametrize("loss", [{"r": "mse"}, lambda outputs, targets: fr.mean((outputs["r"] - targets["r"]) ** 2, axis=1)])
+def test_models_that_a_run_has_written_keep_the_names_of_inputs_and_results(tmp_path, loss):
+    x = np.random.default_rng(0).normal(size=(100, 5)).astype("f4")
+    data = {"u": x[:, :2], "v": x[:, 2:]}, {"r": x[:, :1]}
+    net = Named()
+    net.fit(*data, epochs=1, output_dir=tmp_path, verbose=0, loss=loss, validation_data=data,
+            callbacks=[callbacks.Checkpoint(tmp_path, monitor="val_loss")])
+    net.save(tmp_path / "saved.safetensors")
+    expected = net.predict(data[0])["r"].numpy()
+    for file in ("saved.safetensors", "model.safetensors", "best/model.safetensors", "last/model.safetensors"):
+        again = fr.load(tmp_path / file)
+        for given in (data[0], tuple(data[0].values())):
+            found = again.predict(given)
+            assert list(found) == ["r"]
+            np.testing.assert_allclose(found["r"].numpy(), expected, rtol=1e-6, atol=1e-6, err_msg=file)

@@ -253,6 +253,7 @@ io::SafeTensors to_file(const Bundle& bundle) {
   json provenance = bundle.provenance;
   provenance["freight"] = version();
   file.metadata = {{"format", kFormat}, {"classes", json(bundle.classes).dump()}, {"provenance", provenance.dump()}};
+  if (!bundle.model.notes.empty()) file.metadata[kNotes] = bundle.model.notes;
   if (bundle.threshold) file.metadata[kThreshold] = json(*bundle.threshold).dump();
   if (!bundle.label_thresholds.empty()) file.metadata[kThreshold] = json(bundle.label_thresholds).dump();
   if (bundle.net()) {

@@ -111,6 +111,7 @@ void load_weights(models::Model& model, const std::string& path, const data::Tok
 std::vector<nn::NamedArray> read_weights(const nn::Module& net, const std::string& path,
                                          const data::Tokenizer* tokens = nullptr);
 inline constexpr const char* kPreprocessing = "preprocessing";  // its place in the metadata of a network's file
+inline constexpr const char* kNotes = "freight.python";         // what the program notes of it, Model::notes
 inline constexpr const char* kTokenizer = "freight.tokenizer";  // the tensor u8 that has the tokenizer
 // The preprocessing that the network in a file was trained with; nothing for weights alone. `path` names the file.
 std::optional<Preprocessing> preprocessing_in(const io::SafeTensors& file, const std::string& path);
