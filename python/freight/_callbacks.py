@@ -146,12 +146,13 @@ def judged_by(callbacks, metric, functions=(), output_dir=""):
     """(the setting `metric` of fit, whether higher is better) by which callbacks want the trainer to compare evaluations, None for
     what none of them says; and (callback, figure, whether higher is better) of each EarlyStopping and Checkpoint that compares by
     another figure itself, or keeps the best model elsewhere. The trainer, which writes the best checkpoint, compares by the monitor
-    of the first Checkpoint of the run directory, else by a name in fit(metric=), else by the first monitor."""
+    of the first Checkpoint of the run directory, else by a name in fit(metric=), else by the first monitor, of a Checkpoint at last."""
     asked = {c: c._settle(metric, functions) for c in callbacks if isinstance(c, _Monitor) and c.monitor is not None}
     named = metric if isinstance(metric, str) and metric != "auto" else None
     places = [os.path.realpath(d) for d in (output_dir, *(c.directory for c in callbacks if isinstance(c, Checkpoint))) if d]
     kept = {c: found for c, found in asked.items() if isinstance(c, Checkpoint) and os.path.realpath(c.directory) == places[0]}
-    first = next(iter(kept.values()), (named, None) if named else next((f for c, f in asked.items() if not isinstance(c, Checkpoint)), (None, None)))
+    others = sorted(asked, key=lambda c: isinstance(c, Checkpoint))
+    first = next(iter(kept.values()), (named, None) if named else asked[others[0]] if others else (None, None))
     usual = ("own", getattr(metric, "higher_is_better", True)) if callable(metric) else (named or "loss", None)
     apart, follows = [], False
     for c in callbacks:

@@ -224,6 +224,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         raise ValueError(f"fit: {moved[0]}: moves the pixels of x and not those of y {y.dtype}{list(y.shape)}: expected none, or a DataLoader that "
                          "changes both alike")
     if not isinstance(settings.get("optimizer", ""), str):
+        of_program = settings["optimizer"]
         request["optimizer"] = _own_optimizer(settings, model)
     judge, higher, apart = judged_by(callbacks, metric, functions, output_dir)
     of_callbacks, output_dir = settings_of(callbacks, output_dir, [c for c, _, _ in apart])
@@ -281,6 +282,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
         if not output_dir:
             raise ValueError("fit: resume: expected an output_dir, where the run keeps its checkpoints, got none")
         settings["resume"] = "auto" if resume is True else os.fspath(resume)
+        epochs = _stopping.epochs_left(epochs, apart, os.fspath(output_dir), figures)
     request["settings"] = {"epochs": epochs, "batch_size": 64 if batch_size is None else batch_size, "device": device,
                            "precision": precision, "grad_accum": grad_accum, "seed": seed, "output_dir": os.fspath(output_dir), **settings}
     _warn_of_precision(precision, device, "fit")
@@ -289,7 +291,9 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
     figure = None if figure in ("loss", "auto") else figure
     sink = Sink(model, [] if rank else [*callbacks, *comparing], 0 if rank else verbose, figure, figures=figures,
                  resumed=os.fspath(output_dir) if resume else None, tells=not rank)
-    if "optimizer" not in request:
+    if "optimizer" in request:
+        sink.optimizer = of_program
+    else:
         sink.frozen = {p._variable.identity for p in model.parameters() if not p.requires_grad}
     before, names_before = model.__dict__.get("_task"), _names_for(model, request["input"], request["dtype"])
     model.__dict__["_task"] = {**{k: request[k] for k in ("input", "dtype", "classes", "mean", "std")}, "loss": named_loss}
@@ -333,6 +337,7 @@ def fit(model, x, y=None, *, validation_data=None, epochs=1, batch_size=None, sa
             raise
         if path:  # the data says what the model is for
             model.__dict__["_task"] |= {k: result[k] for k in ("classes", "mean", "std", "images")}
+        sink.recall()
         _stopping.settle(comparing, model, result)
         sink.end(result)
     return sink.history

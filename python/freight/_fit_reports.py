@@ -58,7 +58,7 @@ class Sink:
     def __init__(self, model, callbacks, verbose, metric=None, *, figures, resumed=None, tells=True):
         self.model, self.callbacks, self.metric, self.resumed, self.tells = model, callbacks, metric, resumed, tells
         self.figures, self.gather, self._retraces = figures, figures.gather, 0
-        self.frozen = set()  # parameters that the run cannot train, whatever callbacks do
+        self.frozen, self.optimizer = set(), None  # parameters that the run cannot train, whatever callbacks do; the program's optimizer
         self.history, self.progress = History(), _display.progress(verbose)
         self.progress.names = tuple(dict.fromkeys(["loss", "accuracy", metric, *figures.functions]))
         self.wants_steps = self.progress.wants_steps or any(hears_steps(c) for c in callbacks)
@@ -73,6 +73,7 @@ class Sink:
         own = any(not type(c).__module__.startswith("freight.") and (method == "on_epoch_end" or hears_steps(c)) for c in self.callbacks)
         before = _attributes.Read([_several.original(self.model)]) if own else None
         answers, raised = [], None
+        rate_before = self.optimizer and self.optimizer.lr
         for c in self.callbacks:
             if raised is not None and not isinstance(c, LearningRate):
                 continue
@@ -86,6 +87,8 @@ class Sink:
         if thawed and raised is None:
             raised = ValueError(f"fit: a callback has set requires_grad of {thawed}, which was frozen at the start of the run, so that its optimizer "
                                 "does not have it: expected optimizer=optim.SGD(net, ...), of all parameters")
+        if self.optimizer and self.optimizer.lr != rate_before:  # one has set the rate of the program's optimizer
+            answers.append(self.optimizer.lr)
         return [raised or any(a is True for a in answers) or None, next((a for a in answers if a is not None and a is not True), None)]
 
     def _attributes_changed(self):
@@ -125,17 +128,19 @@ class Sink:
         figures = {k: self._named(logs)[k] for k in self.progress.names if k in logs}
         trained, validated = self.figures.epoch(logs["total_step"], logs["epoch"])
         figures |= trained | {f"val_{k}": v for k, v in test.items()} | validated | {"lr": logs["lr"]}
-        if self.resumed and not self.history.epoch:
-            self.history._recall(self.resumed, self.metric, self.figures, logs["epoch"])
-            self._tell("_recall", self.history)
+        self.recall(logs["epoch"])
         self.history._add(logs["epoch"], figures)
         self.progress.epoch(logs, figures, self.history)
         return self._ask("on_epoch_end", logs["epoch"], {**logs, **figures})
 
+    def recall(self, before=math.inf):
+        """Takes the epochs that a resumed run has behind it, once; callbacks hear of them."""
+        if self.resumed and not self.history.epoch:
+            self.history._recall(self.resumed, self.metric, self.figures, before)
+            self._tell("_recall", self.history)
+
     def end(self, result):
         history = self.history
-        if self.resumed and not history.epoch:
-            history._recall(self.resumed, self.metric, self.figures)
         history.ended, history.steps, history.best_epoch = result["ended"], result["steps"], result["best_epoch"]
         history.seconds, history.samples_per_second = result["train_seconds"], result["samples_per_second"]
         history.output_dir, history.model_path = result["output_dir"], result["model_path"]

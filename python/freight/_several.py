@@ -100,6 +100,15 @@ def _are_several(model, x):
     return len(x) <= most if isinstance(x, tuple) else needed == len(x)
 
 
+def _are_inputs(model, x, y):
+    """Whether x of a batch (x, y) is several inputs: a list, too, which DataLoaders make of tuples, of arrays of as many samples as y."""
+    if isinstance(x, list) and 2 <= len(x) <= _takes(model)[1]:
+        counts = {getattr(part, "shape", (None,))[:1] for part in x}
+        if counts == {tuple(getattr(y, "shape", ())[:1])}:
+            x = tuple(x)
+    return _are_several(model, x)
+
+
 def _only(model, x):
     """The array of a dict or tuple that has one, for a module that needs no other."""
     if not isinstance(x, (dict, tuple)) or len(x) != 1 or not isinstance(model, Module) or _takes(model)[0] > 1:
@@ -225,10 +234,10 @@ def _each(loader, changed):
 
 def _of_batches(model, loader, what):
     """(the module as one of a single array, the batches as such arrays), where the batches have several inputs."""
-    if not isinstance(model, Module) or _takes(model)[0] < 2:
+    if not isinstance(model, Module) or _takes(model)[1] < 2:
         return model, loader
     first, loader = _looked_at(loader)
-    if not isinstance(first, (tuple, list)) or len(first) not in (2, 3) or not _are_several(model, first[0]):
+    if not isinstance(first, (tuple, list)) or len(first) not in (2, 3) or not _are_inputs(model, first[0], first[1]):
         return model, loader
     whole, _ = _joined(model, first[0], f"{what}: batch 0 of x")
 

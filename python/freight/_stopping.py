@@ -4,6 +4,7 @@ import os
 from . import _array_api as xp
 from . import _core, distributed
 from ._callbacks import Callback, Checkpoint
+from ._fit_reports import History
 
 
 class _Comparing(Callback):
@@ -98,6 +99,21 @@ class Stopping(_Comparing):
 def of(asked, name, higher, directory):
     """What compares epochs for a callback, by a figure of its own."""
     return (Keeping if isinstance(asked, Checkpoint) else Stopping)(asked, name, higher, directory)
+
+
+def epochs_left(epochs, apart, directory, figures):
+    """The epochs of a run that goes on in this directory: those it has behind it where one of the EarlyStoppings that compare by
+    themselves has ended it."""
+    history = History()
+    history._recall(directory, None, figures)
+    for asked, name, higher in apart:
+        if isinstance(asked, Checkpoint) or name not in history.history:
+            continue
+        again = Stopping(asked, name, higher, "")
+        again._recall(history)
+        if again.stale >= asked.patience:
+            return min(epochs, history.epoch[-1])
+    return epochs
 
 
 def settle(comparing, model, result):

@@ -169,3 +169,56 @@ def test_averaged_weights_are_those_of_the_best_epoch(tmp_path, settings, record
     assert net.evaluate(*held)["loss"] == pytest.approx(min(losses), abs=1e-5)
     if recorded:
         assert fr.load(tmp_path / "run/model.safetensors").evaluate(*held)["loss"] == pytest.approx(min(losses), abs=1e-5)
+
+
+HELD = np.random.default_rng(0).normal(size=(24, 5)).astype("f4"), np.random.default_rng(1).integers(0, 3, 24)
+VALIDATION = HELD[0][:9], (HELD[1][:9] + 1) % 3
+
+
+def one_layer():
+    fr.random.seed(0)
+    return nn.Linear(5, 3)
+
+
+def test_a_checkpoint_beside_another_run_directory_ends_with_the_best_weights(tmp_path):
+    for settings in ({}, {"output_dir": tmp_path / "run"}):
+        net = one_layer()
+        history = net.fit(*HELD, epochs=5, batch_size=8, lr=0.3, verbose=0, validation_data=VALIDATION,
+                          callbacks=[callbacks.Checkpoint(tmp_path / "kept", monitor="val_loss")], **settings)
+        losses = history.history["val_loss"]
+        assert history.best_epoch == 1 + int(np.argmin(losses)) < 5 and net.evaluate(*VALIDATION)["loss"] == pytest.approx(min(losses), abs=1e-5)
+        assert fr.load(tmp_path / "kept/best/model.safetensors").evaluate(*VALIDATION)["loss"] == pytest.approx(min(losses), abs=1e-5)
+
+
+@pytest.mark.parametrize("monitor, kept", [("val_loss", "val_loss"), ("val_loss", "val_accuracy"), ("val_macro_f1", "val_loss"), ("val_loss", None)])
+def test_a_run_that_early_stopping_has_ended_stays_so(tmp_path, monitor, kept):
+    def run(**settings):
+        net = one_layer()
+        ends = [callbacks.EarlyStopping(monitor=monitor, patience=1), callbacks.Checkpoint(tmp_path, monitor=kept)]
+        history = net.fit(*HELD, epochs=20, batch_size=8, lr=0.3, verbose=0, validation_data=VALIDATION, callbacks=ends, **settings)
+        return history.ended, history.epoch, history.best_epoch, net.weight.numpy()
+
+    ended, epochs, best, weight = run()
+    assert ended == "early" and len(epochs) < 20
+    for _ in range(2):
+        again = run(resume=True)
+        assert again[:3] == ("nothing_left", epochs, best)
+        np.testing.assert_array_equal(again[3], weight)
+
+
+class Sets(callbacks.Callback):
+    def __init__(self, optimizer):
+        self.optimizer, self.rates = optimizer, []
+
+    def on_train_batch_end(self, batch, logs):
+        self.rates.append(logs["lr"])
+
+    def on_epoch_end(self, epoch, logs):
+        self.optimizer.lr *= 0.1
+
+
+def test_the_rate_of_the_programs_optimizer_may_be_set_by_a_callback():
+    net = one_layer()
+    sets = Sets(fr.optim.SGD(net, lr=0.1))
+    net.fit(*HELD, epochs=3, batch_size=12, optimizer=sets.optimizer, verbose=0, callbacks=[sets])
+    assert sets.rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])

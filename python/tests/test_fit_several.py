@@ -269,3 +269,26 @@ def test_models_that_a_run_has_written_keep_the_names_of_inputs_and_results(tmp_
             found = again.predict(given)
             assert list(found) == ["r"]
             np.testing.assert_allclose(found["r"].numpy(), expected, rtol=1e-6, atol=1e-6, err_msg=file)
+
+
+class Optional(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(4, 3)
+
+    def forward(self, u, v=None):
+        return self.a(u if v is None else u - v)
+
+
+@pytest.mark.parametrize("kind", [tuple, list])
+@pytest.mark.parametrize("size", [2, 4])
+def test_batches_of_several_inputs_are_those_of_optional_parameters_too(kind, size):
+    random = np.random.default_rng(0)
+    u, v, y = random.normal(size=(12, 4)).astype("f4"), random.normal(size=(12, 4)).astype("f4"), random.integers(0, 3, 12)
+    batches = [(kind([u[i:i + size], v[i:i + size]]), y[i:i + size]) for i in range(0, 12, size)]
+    fr.random.seed(0)
+    net = Optional()
+    expected = net.evaluate((u, v), y, loss="cross_entropy")
+    assert net.evaluate(batches, loss="cross_entropy") == pytest.approx(expected, rel=1e-5)
+    history = net.fit(batches, validation_data=batches, verbose=0, lr=0.0).history
+    assert history["val_loss"][0] == pytest.approx(expected["loss"], rel=1e-5) == history["loss"][0]
