@@ -100,11 +100,11 @@ def _warn_of_targets(x, given, y, loss):
         return
     if loss in (None, "auto") and y.ndim == 2 and y.shape[1] > 1 and bool(xp.all(((y == 0) | (y == 1)) & (xp.sum(y, axis=1, keepdims=True) == 1))):
         warnings.warn("fit: y has a 1 in each row, and is trained with the loss mse, as floats are: loss=\"cross_entropy\" takes them as classes, "
-                      "loss=\"mse\" ends this warning", stacklevel=6)
+                      "loss=\"mse\" ends this warning", stacklevel=8)
     pixels = all(getattr(getattr(a, "dtype", None), "itemsize", 0) == 1 and xp.asarray(a).dtype == xp.uint8 for a in (x, given))
     if loss in _VALUE_LOSSES and y.ndim > 2 and pixels and float(xp.max(y)) > 1:
         warnings.warn(f"fit: y: pixels from 0 to 255 are targets of the loss {loss} as they are, while those of x are trained on as numbers from "
-                      "0 to 1: y / 255 has their scale", stacklevel=6)
+                      "0 to 1: y / 255 has their scale", stacklevel=8)
 
 
 def _labels(y, what):

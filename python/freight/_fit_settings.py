@@ -1,9 +1,11 @@
 """Which keywords fit takes of the flags of `freight train`, and what some of them change for the run alone."""
 import contextlib
 import inspect
+import warnings
 
-from . import _command_functions, _core, _hints
+from . import _command_functions, _core, _hints, distributed
 
+COMPUTE = {"fp32": _core.float32, "tf32": _core.float32, "bf16": _core.bfloat16, "fp16": _core.float16}  # the types that precisions compute in
 _KNOWN = _core.settings()
 # What an alias stands for, and the keywords of the command alone.
 _ALIASES = {alias: name for name, others in _KNOWN.items() for alias in others}
@@ -36,3 +38,10 @@ def flags_kept(model, frozen):
         for p, trained in before:
             if p.requires_grad != trained:
                 p.requires_grad = trained
+
+
+def warn_of_precision(precision, device, what):
+    """Says where a device computes in another type than it is asked for."""
+    note = _core.precision_note(precision, device) if isinstance(precision, str) and precision in COMPUTE else ""
+    if note and not distributed.get_rank():
+        warnings.warn(f"{what}: precision: {note}", stacklevel=6)

@@ -69,3 +69,11 @@ BAD = [
 def test_mistakes_are_named(call, kind, text):
     with pytest.raises(kind, match=text):
         call(made())
+
+
+@pytest.mark.parametrize("settings, beside", [({"shuffle": False}, "shuffle=False"), ({"sample_weight": np.ones(8)}, "weights of samples")])
+def test_augmentation_is_refused_where_fit_makes_the_batches(settings, beside):
+    x, y = np.zeros((8, 1, 8, 8), "f4"), np.arange(8) % 2
+    for flag in ({"flip": True}, {"mixup_alpha": 0.2}):
+        with pytest.raises(ValueError, match=f"fit: {next(iter(flag))}: expected none beside {beside}, of which fit makes no augmented samples"):
+            nn.Sequential(nn.Flatten(), nn.Linear(64, 2)).fit(x, y, verbose=0, **flag, **settings)
