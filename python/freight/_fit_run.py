@@ -340,7 +340,7 @@ class Run:
         augments = next((name for name in _AUGMENTS if settings.get(name)), None)
         if augments and request["feeds"]:
             beside = ("batches of an iterable" if self.batches else "shuffle=False" if not self.shuffle else
-                      "weights of samples" if self.rows_apart else f"y {self.y.dtype}{list(self.y.shape)} and this loss")
+                      "weights of samples" if self.sample_weight is not None or self.v_weights is not None else f"y {self.y.dtype}{list(self.y.shape)} and this loss")
             raise ValueError(f"fit: {augments}: expected none beside {beside}, of which fit makes no augmented samples: a DataLoader can")
         self.resumed = self.output_dir if resume else None
         if resume:

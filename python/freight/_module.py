@@ -68,8 +68,9 @@ class Module:
 
     def __setattr__(self, name, value):
         own = self.__dict__
-        if name == "classes" and "_task" in own:
-            own["_task"]["classes"] = self._class_names(value)
+        task = self._noted_task() if name == "classes" else None
+        if task is not None:
+            task["classes"] = self._class_names(task, value)
         elif isinstance(value, (Module, Parameter)):
             if "_modules" not in own:
                 raise AttributeError(f"{type(self).__name__}: call super().__init__() before parts are assigned")
@@ -102,13 +103,20 @@ class Module:
             return own["_modules"][name]
         if name in own.get("_held", ()):
             return given(own["_held"][name]._variable)
-        if name == "classes" and "_task" in own:  # the names of the outputs, as fit or the stored model has them
-            return list(own["_task"]["classes"])
+        task = self._noted_task() if name == "classes" else None
+        if task is not None:  # the names of the outputs, as fit or the stored model has them
+            return list(task["classes"])
         raise _hints.missing(type(self).__name__, name, _hints.MODULE)
 
-    def _class_names(self, names):
+    def _noted_task(self):
+        """What fit, or the file of the model, has noted of what it is for; None where there is nothing. Of a module of several inputs the
+        one of a single array has it."""
+        from . import _several
+
+        return (_several.layout_of(self)[0] or self).__dict__.get("_task")
+
+    def _class_names(self, task, names):
         """The names of the outputs, as the stored model has them."""
-        task = self.__dict__["_task"]
         if isinstance(names, str) or not all(isinstance(n, str) for n in names):
             raise TypeError(f"{type(self).__name__}.classes: expected a text per class, got {names!r}")
         if len(task["classes"]) not in (0, len(names)):
@@ -547,7 +555,7 @@ class Layer(Module):
         return super().__getattr__(name)
 
     def __setattr__(self, name, value):
-        if name == "classes" and "_task" in self.__dict__:
+        if name == "classes" and self._noted_task() is not None:
             return super().__setattr__(name, value)
         for path, variable, trained in self._node().state() if name[:1] != "_" else ():
             if path == name:

@@ -50,3 +50,31 @@ def test_names_of_another_head_are_dropped(tmp_path):
     net[1] = nn.Linear(8, 2)
     assert fitted(net, X[SOME], NAMES[SOME]).classes == ["cat", "owl"]
     assert net.evaluate(X[SOME], NAMES[SOME])["accuracy"] > 0.9
+
+
+class OfTwo(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(3, 2)
+
+    def forward(self, x, z):
+        return self.a(x) * z
+
+
+@pytest.mark.parametrize("form", [tuple, lambda pair: dict(zip("xz", pair))], ids=["tuple", "dict"])
+def test_networks_of_several_inputs_have_names_of_classes(tmp_path, form):
+    x, z = np.random.default_rng(0).normal(size=(64, 3)).astype("f4"), np.ones((64, 1), "f4")
+    y = np.array(["ham", "spam"])[(x[:, 0] > 0).astype(int)]
+    net = OfTwo()
+    net.fit(form((x, z)), y, verbose=0, epochs=5, lr=0.1)
+    assert net.classes == ["ham", "spam"]
+    part = y == "spam"
+    right = net.evaluate(form((x[part], z[part])), y[part])["accuracy"]
+    assert right == pytest.approx((np.asarray(net.predict(form((x[part], z[part])))).argmax(1) == 1).mean())
+    net.save(tmp_path / "net.safetensors")
+    again = fr.load(tmp_path / "net.safetensors")
+    assert again.classes == ["ham", "spam"]
+    again.classes = ["good", "bad"]
+    assert again.classes == ["good", "bad"] and net.classes == ["ham", "spam"]
+    with pytest.raises(AttributeError, match="has no attribute 'classes'|has no 'classes'"):
+        OfTwo().classes
