@@ -78,6 +78,9 @@ def _request(model, x, y, *, loss, metric=None, classes=None, weighted=False):
                "dtype": "float32" if x.dtype == xp.uint8 else x.dtype.name, "loss": "mse", "mean": task.get("mean", []), "std": task.get("std", [])}
     if callable(loss) and y.dtype == xp.uint8 and math.prod(_core.output_shape(model._node(), request)[1:]) != y.shape[1]:
         y = request["y"] = xp.astype(y, xp.int32)  # no label for each output, but classes at places or the like
+    if y.dtype == xp.uint8 and not callable(loss) and len(_core.output_shape(model._node(), request)) == 1:
+        raise ValueError("loss: bce is for outputs (N, K), got (N,): expected a forward that returns one for each label, of one label x[:, None], or "
+                         "loss=nn.BCEWithLogitsLoss() for y (N,)")
     request["classes"] = classes or ([str(i) for i in range(y.shape[1])] if y.dtype == xp.uint8 else [])
     request["loss"] = _kind_of(y) if callable(loss) or loss in (None, "auto") or y.dtype == xp.uint8 else loss
     own, right = _of_whole_arrays(model, request, loss, weighted)

@@ -77,3 +77,11 @@ def test_augmentation_is_refused_where_fit_makes_the_batches(settings, beside):
     for flag in ({"flip": True}, {"mixup_alpha": 0.2}):
         with pytest.raises(ValueError, match=f"fit: {next(iter(flag))}: expected none beside {beside}, of which fit makes no augmented samples"):
             nn.Sequential(nn.Flatten(), nn.Linear(64, 2)).fit(x, y, verbose=0, **flag, **settings)
+
+
+def test_labels_are_for_outputs_of_two_axes():
+    net, of_two = nn.Sequential(nn.Linear(10, 1), nn.Flatten(0)), (Y > 0).astype(int)
+    for y in (of_two[:40], of_two[:40, None]):
+        with pytest.raises(ValueError, match=r"loss: bce is for outputs \(N, K\), got \(N,\): expected a forward that returns one for each label"):
+            net.fit(X[:40], y, loss="bce", verbose=0)
+    assert len(net.fit(X[:40], of_two[:40].astype("f4"), loss=nn.BCEWithLogitsLoss(), verbose=0).epoch) == 1
