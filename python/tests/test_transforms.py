@@ -425,3 +425,14 @@ def test_the_gradient_of_a_deviation_of_equal_elements_is_0_as_pytorchs(settings
     for gradient in (f.grad(lambda x: f.sum(f.std(x, **settings))), f.jit(f.grad(lambda x: f.sum(x.std(**settings))))):
         np.testing.assert_allclose(gradient(f.asarray(x)), t.grad.numpy(), rtol=1e-5, atol=1e-6)
     assert np.isnan(f.jit(f.std)(f.asarray([1.0, np.nan])).item())
+
+
+@pytest.mark.parametrize("shapes", [((6, 2, 0), (0, 3)), ((6, 2, 0), (6, 0, 3)), ((2, 0), (4, 0, 3)), ((0, 2, 5), (5, 3)), ((6, 0, 5), (5, 3)), ((2, 3, 4, 0), (0, 1))])
+def test_products_without_terms_are_zeros(shapes):
+    a, b = (np.zeros(shape, "f4") for shape in shapes)
+    want = a @ b
+    for device in ("cpu", "ref"):
+        got = f.jit(f.matmul, device=device)(f.asarray(a), f.asarray(b))
+        assert got.shape == want.shape and not got.numpy().any()
+    gradients = f.grad(lambda a, b: f.sum(f.matmul(a, b)), argnums=(0, 1))(f.asarray(a), f.asarray(b))
+    assert [g.shape for g in gradients] == [a.shape, b.shape]

@@ -23,9 +23,10 @@ Shape with_batch(const Shape& batch, const Shape& matrix) {
 // Leading axes folded into rows: (..., K) x (K, N), or x (N, K) transposed.
 Tensor folded(const Tensor& a, const Tensor& b, bool trans_b) {
   const int64_t k = a.dim(-1), n = b.dim(trans_b ? 0 : 1);
-  const Tensor rows = a.rank() == 2 ? a : ops::reshaped(a, {k == 0 ? 0 : a.numel() / k, k});
-  const Tensor y = ops::one(Op::matmul, MatmulAttrs{false, trans_b, {}}, {rows, b});
   Shape s = a.shape();
+  s[s.rank() - 1] = 1;
+  const Tensor rows = a.rank() == 2 ? a : ops::reshaped(a, {s.numel(), k});
+  const Tensor y = ops::one(Op::matmul, MatmulAttrs{false, trans_b, {}}, {rows, b});
   s[s.rank() - 1] = n;
   return ops::reshaped(y, s);
 }
