@@ -176,7 +176,8 @@ def figure_of(metric):
 
 class EarlyStopping(_Monitor):
     """Ends the run after `patience` evaluations without improvement of `monitor`, by default fit's metric or the validation loss. The
-    weights are then those of the best evaluation, also where a Checkpoint keeps those that are the best by another figure."""
+    weights are then those of the best evaluation, also where a Checkpoint keeps those that are the best by another figure. mode: "min"
+    or "max", for a monitor that is a function of fit(metrics=) without an attribute higher_is_better."""
 
     def __init__(self, monitor=None, min_delta=0.0, patience=3, restore_best_weights=True, mode="auto", **unknown):
         _refuse(self, unknown)
@@ -193,7 +194,8 @@ class Checkpoint(_Monitor):
     """Keeps checkpoints in a run directory, each epoch or every so many steps: the newest `keep`, from which fit(resume=True) goes
     on, and the best, best/model.safetensors, by `monitor` such as "val_accuracy". With a monitor the run ends with the best weights,
     unless an EarlyStopping has others, and model.safetensors has them. A second Checkpoint with a monitor keeps the best epoch by that
-    alone: best/model.safetensors of its directory, in the directory of the run best_accuracy/model.safetensors."""
+    alone: best/model.safetensors of its directory, in the directory of the run best_accuracy/model.safetensors. mode: "min" or "max",
+    for a monitor that is a function of fit(metrics=) without an attribute higher_is_better."""
 
     def __init__(self, directory, every=0, keep=3, monitor=None, mode="auto", **unknown):
         _refuse(self, unknown)

@@ -46,8 +46,8 @@ PyArray* array_or_null(nb::handle h) {
 
 PyArray& array_of(nb::handle h, const char* function, nb::object* made) {
   if (PyArray* a = made ? array_or_converted(h, *made) : array_or_null(h)) return *a;
-  if (nb::hasattr(h, "_kept_value"))
-    return array_of(h.attr("_kept_value"), function);  // of a parameter, which keeps it
+  if (nb::hasattr(h, "_kept_value")) return array_of(h.attr("_kept_value"), function);
+  if (made && nb::hasattr(h, "__array__")) return array_of(*made = converted(h), function);  // numpy.float64
   raise<TypeError>(function, ": expected a freight.Array, got ", nb::str(h.type()).c_str(), ": convert it by asarray");
 }
 

@@ -137,6 +137,18 @@ def test_other_values_are_no_arrays(call, value):
         call(value)
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.complex128, np.int64])
+def test_numbers_of_numpy_are_arrays_of_no_axes(kind):
+    for name in ("exp", "sqrt", "sum", "mean", "sin", "square", "expand_dims"):
+        value, settings = kind(3), {"axis": 0} if name == "expand_dims" else {}
+        if name == "mean" and kind is np.int64:
+            continue
+        got = getattr(fr, name)(value, **settings)
+        np.testing.assert_allclose(np.asarray(got), getattr(np, name)(value, **settings), rtol=1e-6)
+        if kind not in (np.int64, np.float32):
+            assert got.dtype.name == np.dtype(kind).name
+
+
 def test_torchs_tensors_are_converted_on_the_host():
     torch = pytest.importorskip("torch")
     x, t = fr.asarray(A), torch.tensor(B)
