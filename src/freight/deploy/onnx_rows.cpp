@@ -93,14 +93,13 @@ struct Ensemble {
   int64_t count_ = 0;  // of the tree at hand
 };
 
-// Levels whose cells go right at a node of words, in the order of their numbers. A word that the trees do not know goes
-// where missing cells go.
+// Levels whose cells go right at a node of words, in the order of their numbers. Those that the trees do not know go
+// where missing cells go, and so does a word that is no level, which is not listed.
 std::vector<int64_t> levels_to_the_right(const TreeNode& node, const ForestForm& form) {
   std::vector<int64_t> levels = node.levels;
   if (!node.missing_left) {
     const std::vector<int64_t>& unknown = form.unknown[static_cast<size_t>(node.column)];
     levels.insert(levels.end(), unknown.begin(), unknown.end());
-    levels.push_back(static_cast<int64_t>(store::kUnknownWord));
   }
   std::sort(levels.begin(), levels.end());
   return levels;
@@ -113,7 +112,10 @@ float least_at_or_above(double value) {
 }
 
 // Writes the tree below a node and gives the number of what stands in its place. A node of words is a chain of
-// comparisons that share the child for those words: the format has no test of membership before its version 5.
+// comparisons that share the child for those words: the format has no test of membership before its version 5. The last
+// one is not of equality: ONNX Runtime (1.31) joins comparisons of equality in a row whose children are equal, those of
+// two nodes as well. The second node's leaf, which it then never reads, it adds to the first node of the file if that
+// is a leaf, and missing cells go as the first comparison has it.
 int64_t add_tree(const store::Tree& tree, int64_t number, size_t at, const ForestForm& form, Ensemble& to) {
   const TreeNode& node = tree.nodes[at];
   if (node.left < 0) {
@@ -132,19 +134,21 @@ int64_t add_tree(const store::Tree& tree, int64_t number, size_t at, const Fores
     to.link(place, left, child(node.right));
     return here;
   }
-  const std::vector<int64_t> levels = levels_to_the_right(node, form);
-  if (levels.empty()) return child(node.left);  // no cell goes right
+  std::vector<int64_t> levels = levels_to_the_right(node, form);
+  if (levels.empty() && node.missing_left) return child(node.left);  // no cell goes right
+  // Where missing cells go right, the last comparison is that with a word that is no level.
+  const auto last = static_cast<float>(node.missing_left ? levels.back() : 0);
+  if (node.missing_left) levels.pop_back();
   const size_t first = to.tree.size();
-  int64_t here = -1;
+  std::vector<int64_t> links;
   for (const int64_t level : levels) {
-    const int64_t link = to.add(number, "BRANCH_EQ", node.column, static_cast<float>(level), !node.missing_left);
-    if (here < 0) here = link;
+    links.push_back(to.add(number, "BRANCH_EQ", node.column, static_cast<float>(level), !node.missing_left));
   }
+  links.push_back(to.add(number, node.missing_left ? "BRANCH_NEQ" : "BRANCH_LT", node.column, last, true));
   const int64_t right = child(node.right), left = child(node.left);
-  for (size_t i = 0; i < levels.size(); ++i) {
-    to.link(first + i, right, i + 1 < levels.size() ? here + static_cast<int64_t>(i) + 1 : left);
-  }
-  return here;
+  for (size_t i = 0; i < levels.size(); ++i) to.link(first + i, right, links[i + 1]);
+  to.link(first + levels.size(), node.missing_left ? left : right, node.missing_left ? right : left);
+  return links.front();
 }
 
 // Sums begin with the bases, as XGBoost's do, by a tree of one leaf for each. As base_values they are added last, and a
