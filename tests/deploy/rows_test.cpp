@@ -108,6 +108,68 @@ TEST_F(RowsTest, OnnxRuntimeAnswersEveryRowAlike) {
   }
 }
 
+struct Spread {
+  const char* name;
+  double mean, deviation;
+  bool subtracted;
+};
+constexpr Spread kSpreads[] = {
+    {"tenth", 0.1, 1e-10, true}, {"thousandth", -0.001, 1e-9, true}, {"part", 5.3, 1e-9, true},
+    {"near", 0.75, 1e-6, true},  {"time", 1700000000, 25, true},     {"tiny", 2e-20, 1e-29, true},
+    {"fine", 0.5, 0.01, false},  {"pressure", 1013, 6, false},       {"small", 1e-12, 1e-12, false}};
+
+TEST_F(RowsTest, AColumnOfAnySpreadIsExportedToLinearModels) {
+  if (peer_python().empty()) GTEST_SKIP() << "no build/python";
+  constexpr auto kWidth = static_cast<int64_t>(std::size(kSpreads));
+  test::Runtime runtime;
+  std::vector<Array> need;
+  const std::pair<const char*, Told> models[] = {
+      {"linear", Told::value}, {"ridge", Told::value}, {"logistic", Told::two}, {"poisson", Told::count}};
+  for (const auto& [model, told] : models) {
+    SCOPED_TRACE(model);
+    std::string csv;
+    for (const Spread& s : kSpreads) csv += cat(s.name, ",");
+    csv += "y\n";
+    Array rows(DType::f64, {200, kWidth});
+    for (int64_t i = 0; i < 200; ++i) {
+      double sum = 0;
+      for (int64_t c = 0; c < kWidth; ++c) {
+        const Spread& s = kSpreads[c];
+        const double z = static_cast<double>((i * (37 + 6 * c) + c) % 101 - 50) / 29;
+        rows.data<double>()[i * kWidth + c] = s.mean + s.deviation * z;
+        csv += cat(s.mean + s.deviation * z, ",");
+        sum += z;
+      }
+      const double y = sum + static_cast<double>(i * 29 % 41 - 20) / 7;
+      csv += told == Told::two ? (y > 0 ? "rose" : "daisy") : told == Told::count ? cat(y > 0 ? 1 + i % 3 : 0) : cat(y);
+      csv += '\n';
+    }
+    const std::string table = dir_ / cat(model, ".csv"), file = runtime / cat(model, ".onnx");
+    io::write_file_atomic(table, std::string_view(csv));
+    const store::Bundle bundle =
+        store::load_bundle(freight::testing::trained_on_table(table, model, dir_ / cat("spread", model)));
+    std::vector<std::string> notes = export_onnx(bundle, file).notes;
+    Array features(DType::f32, rows.shape());
+    for (int64_t c = 0; c < kWidth; ++c) {
+      const std::string start = cat("column ", kSpreads[c].name, ":");
+      const auto note =
+          std::find_if(notes.begin(), notes.end(), [&](const std::string& n) { return n.starts_with(start); });
+      const double origin = note == notes.end() ? 0 : std::stod(note->substr(note->rfind(' ')));
+      EXPECT_EQ(note != notes.end(), kSpreads[c].subtracted) << kSpreads[c].name;
+      for (int64_t i = c; i < rows.numel(); i += kWidth) {
+        features.data<float>()[i] = static_cast<float>(rows.data<double>()[i] - origin);
+      }
+    }
+    runtime.add(file, features);
+    need.push_back(bundle.rows->run(rows));
+  }
+  const std::vector<Array> got = runtime.results();
+  ASSERT_EQ(got.size(), need.size());
+  for (size_t m = 0; m < got.size(); ++m) {
+    EXPECT_LT(test::relative_difference(got[m], need[m]), 1e-5) << models[m].first;
+  }
+}
+
 TEST_F(RowsTest, WhatIsStoredIsVerified) {
   for (const Case& c : cases_) {
     SCOPED_TRACE(cat(c.model, static_cast<int>(c.told)));

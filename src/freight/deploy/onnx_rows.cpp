@@ -220,13 +220,21 @@ std::string sums_of_products(const LinearForm& form, const std::vector<double>& 
   return w.emit("Cast", {sums}, {{"to", data_type(DType::f32)}});
 }
 
-// Origins for a linear model: a whole number near the mean where f32 would move a number by too much of the deviation.
+// The mean with as many decimals as the deviation needs, none where that is 1 or more: at most a deviation away from
+// it.
+double origin_near(double mean, double scale) {
+  const double parts = std::pow(10, std::max(0.0, std::ceil(-std::log10(scale))));
+  const double rounded = std::round(mean * parts) / parts;
+  return std::isfinite(rounded) ? rounded : mean;
+}
+
+// Origins for a linear model, where f32 would move a number by too much of the deviation.
 std::vector<double> origins_of_terms(const LinearForm& form, size_t columns) {
   std::vector<double> origins(columns);
   for (const LinearForm::Term& t : form.terms) {
     const double moved = std::fabs(t.mean) * static_cast<double>(std::numeric_limits<float>::epsilon()) / 2;
     if (t.level == LinearForm::Term::kValue && moved > kMostOfScale * t.scale) {
-      origins[static_cast<size_t>(t.column)] = std::round(t.mean);
+      origins[static_cast<size_t>(t.column)] = origin_near(t.mean, t.scale);
     }
   }
   return origins;
