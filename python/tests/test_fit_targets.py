@@ -339,3 +339,30 @@ def test_an_evaluation_with_ignored_targets_does_not_depend_on_the_batch_size(ki
         figures = model.evaluate(x, y, batch_size=size, loss="cross_entropy")
         assert figures["loss"] == pytest.approx(loss, rel=1e-5)
         assert figures["accuracy"] == pytest.approx((outputs.argmax(-1) == y)[counted].mean(), rel=1e-5)
+
+
+class Constant(nn.Module):
+    """The same logits for every image, so that mixed images do not matter and mixed classes do."""
+
+    def __init__(self, logits):
+        super().__init__()
+        self.logits = nn.Parameter(fr.asarray(logits))
+
+    def forward(self, x):
+        return fr.broadcast_to(self.logits, (x.shape[0], 3)) + 0 * fr.mean(x)
+
+
+@pytest.mark.parametrize("mixing", [{}, {"mixup_alpha": 5.0}, {"cutmix_alpha": 5.0}], ids=str)
+def test_mixed_classes_count_by_their_own_weights_as_in_torch(mixing):
+    torch = pytest.importorskip("torch")
+    logits, rng = [1.0, -1.0, 0.5], np.random.default_rng(0)
+    x, y = rng.random((64, 3, 8, 8)).astype("f4"), rng.integers(0, 3, 64)
+    w = np.asarray([5.0, 1.0, 1.0])
+    w /= w[y].mean()
+    # Samples are mixed with each other, so that each class has the same share of the batch as without.
+    shares = torch.nn.functional.one_hot(torch.tensor(y), 3).float()
+    shares = 0.7 * shares + 0.3 * shares.roll(1, 0)
+    expected = torch.nn.functional.cross_entropy(torch.tensor([logits] * 64), shares, weight=torch.tensor(w).float()).item()
+    for seed in range(3):
+        history = Constant(logits).fit(x, y, batch_size=64, lr=1e-9, class_weight={0: 5.0}, seed=seed, verbose=0, **mixing).history
+        assert history["loss"][0] == pytest.approx(expected, rel=1e-5)

@@ -110,6 +110,37 @@ TEST(Loss, OfValuesMayBeAbsoluteOrHubers) {
   EXPECT_FALSE(has_accuracy(m));
 }
 
+// By PyTorch's definition (CrossEntropyLoss(weight) of probabilities) and that of mixup: lam times the weighted loss of
+// one class and 1 - lam times that of the other.
+TEST(Loss, OfMixedClassesWeighsEachClassByItsOwnWeight) {
+  const DeviceScope on("ref");
+  seed(4);
+  Model m = from_spec(R"({"format":"freight-model-1","name":"t","input":[4],"net":[{"type":"Linear","out":3}]})");
+  const Array weights = Array::of<float>({0.5f, 7, 2}, {3});
+  const int64_t first[] = {2, 0}, second[] = {1, 1};
+  constexpr float kShare = 0.75f;
+  Array mixed(DType::f32, {2, 3});
+  for (int64_t i = 0; i < 2; ++i) {
+    mixed.data<float>()[3 * i + first[i]] = kShare;
+    mixed.data<float>()[3 * i + second[i]] = 1 - kShare;
+  }
+  for (const Loss loss : {Loss::cross_entropy, Loss::focal, Loss::bce}) {
+    for (const double smoothing : {0.0, 0.3}) {
+      SCOPED_TRACE(cat(to_string(loss), " ", smoothing));
+      m.loss = loss;
+      const auto of = [&](const Array& y, const Array& by_class) {
+        return score(m, Tensor(kX), Tensor(y), {.label_smoothing = smoothing, .class_weights = by_class})
+            .loss.item<double>();
+      };
+      const double want =
+          static_cast<double>(kShare) * of(Array::of<int64_t>({first[0], first[1]}, {2}), weights) +
+          static_cast<double>(1 - kShare) * of(Array::of<int64_t>({second[0], second[1]}, {2}), weights);
+      EXPECT_NEAR(of(mixed, weights), want, 1e-5 * want);
+      EXPECT_EQ(of(mixed, Array::of<float>({0, 0, 0}, {3})), 0) << "no class counts";
+    }
+  }
+}
+
 // The losses of two samples of three classes by their definitions, from the same logits.
 TEST(Loss, OfClassesMayBeFocalOrBinaryAndIsWeightedByClass) {
   const DeviceScope on("ref");

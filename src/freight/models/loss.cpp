@@ -1,6 +1,8 @@
 // See loss.h.
 #include "freight/models/loss.h"
 
+#include <limits>
+
 #include "freight/nn/container.h"
 #include "freight/ops/elementwise.h"
 #include "freight/ops/index.h"
@@ -88,10 +90,19 @@ Tensor losses_of_classes(Loss loss, const Tensor& outputs, const Tensor& y, doub
   return sum(shares * rest * rest * logs, 1) * -1.0;
 }
 
-// How often samples count: by their class, or by the mean over their mixed classes.
-Tensor weights_of(const Array& by_class, const Tensor& y) {
-  const Tensor weights(by_class);
-  return is_floating(y.dtype()) ? sum(y * reshape(weights, {1, weights.dim(0)}), 1) : gather(weights, y);
+// The losses of samples (N) times the weights of their classes. That of mixed classes is the sum of each class's loss
+// times its share and weight, as PyTorch's cross_entropy of probabilities has it: not the mean weight times the loss,
+// which would count a frequent class by the weight of the rare one beside it. All three losses are linear in the
+// shares, so this is the loss of the weighted shares, scaled to a sum of 1, times their sum.
+Tensor weighted_losses(Loss loss, const Tensor& outputs, const Tensor& y, const LossOptions& o) {
+  const Tensor by_class(o.class_weights);
+  const bool mixed = is_floating(y.dtype());
+  const Tensor weighted = mixed ? y * reshape(by_class, {1, by_class.dim(0)}) : y;
+  const Tensor weights = mixed ? sum(weighted, 1, Keep::yes) : gather(by_class, y);  // (N, 1), or (N)
+  const Tensor targets =
+      mixed ? weighted / maximum(weights, static_cast<double>(std::numeric_limits<float>::min())) : y;
+  const Tensor losses = losses_of_classes(loss, outputs, targets, o.label_smoothing);
+  return losses * cast(mixed ? reshape(weights, {weights.dim(0)}) : weights, losses.dtype());
 }
 
 // What a program's own function gives: its mean over the samples, or as a sum that mean times the targets that count
@@ -125,8 +136,8 @@ Tensor loss_of(const Model& model, const Tensor& outputs, const Tensor& y, const
   if (model.loss == Loss::cross_entropy && !o.class_weights.defined()) {
     return cross_entropy(outputs, y, {.label_smoothing = o.label_smoothing, .reduction = o.reduction});
   }
-  Tensor losses = losses_of_classes(model.loss, outputs, y, o.label_smoothing);
-  if (o.class_weights.defined()) losses = losses * cast(weights_of(o.class_weights, y), losses.dtype());
+  const Tensor losses = o.class_weights.defined() ? weighted_losses(model.loss, outputs, y, o)
+                                                  : losses_of_classes(model.loss, outputs, y, o.label_smoothing);
   return cast(o.reduction == Reduction::sum ? sum(losses) : mean(losses), outputs.dtype());
 }
 

@@ -10,8 +10,9 @@ namespace freight::models {
 struct LossOptions {
   double label_smoothing = 0;             // of classes
   Reduction reduction = Reduction::mean;  // over the samples
-  // f32 (K): the loss of a sample counts so often, by its class, or by the mean over its mixed classes. Neither mean
-  // nor sum divides by these weights, so that the losses of parts of a batch add up to that of the batch.
+  // f32 (K): the loss of a sample counts so often, by its class; that of mixed classes is the sum of each class's loss
+  // times its share and weight. Neither mean nor sum divides by these weights, so that the losses of parts of a batch
+  // add up to that of the batch.
   Array class_weights = {};
 };
 // The results of a batch and their loss.
