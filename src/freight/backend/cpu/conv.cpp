@@ -87,10 +87,16 @@ bool bf16_by_winograd(const ConvOp& p, const ConvProblem& c) {
 // A 1x1 convolution without margins is a product of the pixels that it sees, without steps all, by channels.
 bool is_product(const ConvProblem& c) {
   return c.kh == 1 && c.kw == 1 && c.pad_h == 0 && c.pad_w == 0 && (c.oh - 1) * c.stride_h < c.h &&
-         (c.ow - 1) * c.stride_w < c.w && std::min(c.c, c.o) >= 16;
+         (c.ow - 1) * c.stride_w < c.w;
 }
-bool runs_as_product(const ConvProblem& c) {
-  return is_product(c) && c.stride_h == 1 && c.stride_w == 1 && c.oh == c.h && c.ow == c.w;
+bool sees_all_pixels(const ConvProblem& c) { return c.stride_h == 1 && c.stride_w == 1 && c.oh == c.h && c.ow == c.w; }
+bool runs_as_product(const ConvProblem& c) { return is_product(c) && sees_all_pixels(c) && std::min(c.c, c.o) >= 16; }
+
+// oneDNN 2.6 gathers the pixels that a 1x1 convolution with steps sees. For the gradient of the weight it writes whole
+// vectors, also behind the last channels: over the end of its memory, or that of a thread.
+bool overruns_in_dnnl(const ConvOp& p) {
+  return p.op == Op::conv_grad_weight && p.a.groups == 1 && p.w.numel() == p.w.shape[0] * p.w.shape[1] &&
+         p.a.stride != Shape::filled(p.a.stride.rank(), 1) && p.w.shape[1] % 16 != 0;
 }
 
 // sequences: the gradient of a bf16 weight as products of sequences of pixels; where the weights are few it wins on AMX
@@ -150,7 +156,7 @@ TapsProblem taps_problem(const ConvOp& p) {
 }
 
 // With Winograd's method from so many `tiles` on.
-Way way_of(const ConvOp& p, int64_t tiles) {
+Way usual_way_of(const ConvOp& p, int64_t tiles) {
   if (usually_depthwise(p)) return Way::depthwise;
   if (runs_by_taps(p)) return Way::taps;
   if (p.a.groups > 1 || p.dilated() || p.x.shape.rank() > 4) return Way::dnnl;
@@ -160,7 +166,8 @@ Way way_of(const ConvOp& p, int64_t tiles) {
     if (bf16_by_winograd(p, c) && winograd_tiles(c) >= tiles) return Way::winograd;
     const bool few = makes_weight && splits_f32() && c.c * c.o <= kFewWeights;
     if (runs_as_product(c) && !few) return Way::product;
-    if (p.op == Op::conv_grad_input && is_product(c)) return Way::spread;
+    // Never oneDNN 2.6: its kernel with bf16 instructions can be wrong if images have a multiple of 30 pixels.
+    if (p.op == Op::conv_grad_input && is_product(c)) return sees_all_pixels(c) ? Way::product : Way::spread;
     return makes_weight && Bf16GradWeight::fits(c) ? Way::sequences : Way::dnnl;
   }
   if (p.x.dtype != DType::f32) return Way::dnnl;
@@ -170,6 +177,10 @@ Way way_of(const ConvOp& p, int64_t tiles) {
   const int lanes = gemm_table().lanes;
   if (runs_as_product(c) && (lanes == 16 || (lanes == 8 && p.op == Op::conv_grad_weight))) return Way::product;
   return runs_winograd(p) && winograd_tiles(c) >= tiles ? Way::winograd : Way::dnnl;
+}
+Way way_of(const ConvOp& p, int64_t tiles) {
+  const Way way = usual_way_of(p, tiles);
+  return way == Way::dnnl && overruns_in_dnnl(p) ? Way::taps : way;
 }
 // A pass behind oneDNN's convolution adds the residual: of whole images, since a pass over pieces has no operand of its
 // own, and of f32. It pays where few tiles make Winograd's method slow.

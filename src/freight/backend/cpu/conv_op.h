@@ -40,7 +40,11 @@ struct ConvOp {
   }
 
   bool empty() const { return x.numel() == 0 || w.numel() == 0 || y.numel() == 0; }
-  bool dilated() const { return a.dilation != Shape::filled(a.dilation.rank(), 1); }
+  bool dilated() const {  // which filters of one tap are not, whatever the attribute
+    for (int i = 0; i < a.dilation.rank(); ++i)
+      if (a.dilation[i] != 1 && w.shape[i + 2] != 1) return true;
+    return false;
+  }
   std::vector<int64_t> dilations() const {
     std::vector<int64_t> d;
     for (int64_t v : a.dilation) d.push_back(v - 1);
