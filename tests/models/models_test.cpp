@@ -236,7 +236,13 @@ TEST(Models, TokenNetsTakeVocabularyLengthLayersAndDirections) {
   EXPECT_EQ(narrow.net->state_dict()[0].variable.shape(), (Shape{30, 128}));
   EXPECT_EQ(create("gru_text", {.vocabulary = 9, .width = 32}).net->state_dict()[0].variable.shape(), (Shape{9, 32}));
   EXPECT_THROW(create("gpt_char", {.width = 100}), Error);
-  EXPECT_THROW(create("textcnn", {.width = 128}), Error);
+  for (const char* name : {"textcnn", "text_bow"}) {
+    const Model m = create(name, {.vocabulary = 9, .width = 32});
+    EXPECT_EQ(m.net->state_dict()[0].variable.shape(), (Shape{9, 32}));
+    EXPECT_EQ(m.output_type(3), (Type{DType::f32, {3, m.output_type(1).shape[1]}}));
+    EXPECT_THROW(create(name, {.layers = 2}), Error);
+    EXPECT_THROW(create(name, {.bidirectional = true}), Error);
+  }
   EXPECT_THROW(create("lenet", {.width = 128}), Error);
   EXPECT_THROW(create("gpt_char", {.vocabulary = 1}), Error);
   EXPECT_THROW(create("lenet", {.vocabulary = 10}), Error);
