@@ -436,3 +436,18 @@ def test_products_without_terms_are_zeros(shapes):
         assert got.shape == want.shape and not got.numpy().any()
     gradients = f.grad(lambda a, b: f.sum(f.matmul(a, b)), argnums=(0, 1))(f.asarray(a), f.asarray(b))
     assert [g.shape for g in gradients] == [a.shape, b.shape]
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 5), (7, 257, 32), (64, 64, 3)])
+def test_the_largest_sum_is_found_again_where_its_product_is_read_elsewhere(shape):
+    random = np.random.default_rng(0)
+    a, b = random.normal(size=shape[1:]).astype("f4"), random.normal(size=shape).astype("f4")
+
+    def loss(a, b):
+        return f.sum(f.max(a + b * b, axis=(0, 2))) + f.sum(1 / (1.5 + b * b))
+
+    step = {device: f.jit(f.value_and_grad(loss, argnums=(0, 1)), device=device) for device in ("cpu", "ref")}
+    (value, gradients), (expected, want) = step["cpu"](f.asarray(a), f.asarray(b)), step["ref"](f.asarray(a), f.asarray(b))
+    assert float(value) == pytest.approx(float(expected), rel=1e-5)
+    for got, reference in zip(gradients, want):
+        np.testing.assert_allclose(got.numpy(), reference.numpy(), rtol=1e-4, atol=1e-5)

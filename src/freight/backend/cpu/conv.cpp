@@ -92,11 +92,15 @@ bool is_product(const ConvProblem& c) {
 bool sees_all_pixels(const ConvProblem& c) { return c.stride_h == 1 && c.stride_w == 1 && c.oh == c.h && c.ow == c.w; }
 bool runs_as_product(const ConvProblem& c) { return is_product(c) && sees_all_pixels(c) && std::min(c.c, c.o) >= 16; }
 
-// oneDNN 2.6 gathers the pixels that a 1x1 convolution with steps sees. For the gradient of the weight it writes whole
-// vectors, also behind the last channels: over the end of its memory, or that of a thread.
-bool overruns_in_dnnl(const ConvOp& p) {
-  return p.op == Op::conv_grad_weight && p.a.groups == 1 && p.w.numel() == p.w.shape[0] * p.w.shape[1] &&
-         p.a.stride != Shape::filled(p.a.stride.rank(), 1) && p.w.shape[1] % 16 != 0;
+// Gradients of weights that oneDNN 2.6 computes wrongly, with other bits in each run. It gathers the pixels that a 1x1
+// convolution with steps sees, and writes whole vectors, also behind the last channels: over the end of its memory, or
+// that of a thread. In bf16 it reads what it has not written where taps are apart and the channels of a group do not
+// fill vectors, and for groups with steps whose result has one column.
+bool wrong_in_dnnl(const ConvOp& p) {
+  if (p.op != Op::conv_grad_weight) return false;
+  const bool steps = p.a.stride != Shape::filled(p.a.stride.rank(), 1), fills = p.w.shape[1] % 16 == 0;
+  if (p.a.groups == 1 && p.w.numel() == p.w.shape[0] * p.w.shape[1] && steps && !fills) return true;
+  return p.x.dtype == DType::bf16 && ((p.dilated() && !fills) || (p.a.groups > 1 && steps && p.y.shape.back() == 1));
 }
 
 // sequences: the gradient of a bf16 weight as products of sequences of pixels; where the weights are few it wins on AMX
@@ -180,7 +184,7 @@ Way usual_way_of(const ConvOp& p, int64_t tiles) {
 }
 Way way_of(const ConvOp& p, int64_t tiles) {
   const Way way = usual_way_of(p, tiles);
-  return way == Way::dnnl && overruns_in_dnnl(p) ? Way::taps : way;
+  return way == Way::dnnl && wrong_in_dnnl(p) ? Way::taps : way;
 }
 // A pass behind oneDNN's convolution adds the residual: of whole images, since a pass over pieces has no operand of its
 // own, and of f32. It pays where few tiles make Winograd's method slow.

@@ -54,6 +54,7 @@ class Lowering {
   Lowering(const RegionAnalysis& region, const StepSpec& spec)
       : region_(region),
         g_(*region.body),
+        uses_(g_.use_counts()),
         spec_(spec),
         space_(region.space),
         order_(region.long_axes(region.space)),
@@ -184,7 +185,9 @@ class Lowering {
     }
     int in[3] = {-1, -1, -1};
     for (size_t i = 0; i < n.inputs.size(); ++i) in[i] = emit(b, n.inputs[i]);
-    return p.apply(n.op, type.dtype, in[0], in[1], in[2]);
+    const int made = p.apply(n.op, type.dtype, in[0], in[1], in[2]);
+    p.values.back().shared = uses_[v] > 1;
+    return made;
   }
 
   void store(Build& b, Value v, const ValueLocation& to) {
@@ -357,6 +360,7 @@ class Lowering {
 
   const RegionAnalysis& region_;
   const Graph& g_;
+  const ByValue<int> uses_;
   const StepSpec& spec_;
   const Shape space_;
   const std::vector<int> order_;           // axes longer than 1, slowest first

@@ -47,6 +47,9 @@ struct TileValue {
   double number = 0;
   int64_t key_stride = 1;  // random: elements from the seed to the step
   TileFunction function = TileFunction::gelu_erf;
+  // Read more than once in its region, if not in this program: it is rounded before it goes into a sum, so that the sum
+  // has the same bits in all programs of the region.
+  bool shared = false;
 };
 
 // Writes a value to operand `operand`. The memory may be that of an input of equal dtype and strides (in-place update).

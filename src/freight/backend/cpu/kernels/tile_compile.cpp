@@ -300,8 +300,8 @@ class Compiler {
     }
   }
   bool is_only_product(int v, Extent e) {
-    return !p_.round_each && (is_op(v, Op::mul) || is_op(v, Op::square)) && uses_[static_cast<size_t>(v)] == 1 &&
-           extent(v) == e && reg_of(v) == Reg::f32;
+    return !p_.round_each && !value(v).shared && (is_op(v, Op::mul) || is_op(v, Op::square)) &&
+           uses_[static_cast<size_t>(v)] == 1 && extent(v) == e && reg_of(v) == Reg::f32;
   }
   bool is_positive_test(int v) {
     return is_op(v, Op::gt) && is_zero(value(v).b) && extent(value(v).a) == extent(v) && reg_of(value(v).a) == Reg::f32;
