@@ -12,7 +12,11 @@ def of(values, what, *, pixels, integers=xp.int32):
     Integers become `integers` again."""
     parts, layout, count = [], [], None
     for name, part in values.items() if isinstance(values, dict) else enumerate(values):
-        part, here = xp.asarray(part), f"{what}[{name!r}]"
+        here = f"{what}[{name!r}]"
+        if getattr(getattr(part, "dtype", None), "kind", "") in ("U", "S", "O"):
+            raise TypeError(f"{here}: expected numbers, got texts: names of classes are for one target; numpy.unique(names, return_inverse=True) "
+                            "gives names and classes")
+        part = xp.asarray(part)
         if part.ndim == 0:
             raise ValueError(f"{here}: expected one entry per sample, (N, ...), got a number")
         count = part.shape[0] if count is None else count

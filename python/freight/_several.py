@@ -302,6 +302,9 @@ def accepted_with_targets(function):
             loss, loss_weights = (task.get("loss_function"), task.get("loss_weights")) if loss is None else (loss, loss_weights)
             if metric is None and metrics is None:
                 metric, metrics = task.get("metric"), task.get("metrics")
+                if settings.get("sample_weight") is not None:  # of the figures of fit those that weights are for
+                    metric = None if isinstance(metric, str) and metric not in ("loss", "accuracy") else metric
+                    metrics = [m for m in metrics or () if callable(m)]
         if targets.layout is not None or (y is None and _fit_data._is_loader(x)):
             if targets.layout is not None:
                 _several_targets.need_loss(loss, name)

@@ -292,3 +292,44 @@ def test_batches_of_several_inputs_are_those_of_optional_parameters_too(kind, si
     assert net.evaluate(batches, loss="cross_entropy") == pytest.approx(expected, rel=1e-5)
     history = net.fit(batches, validation_data=batches, verbose=0, lr=0.0).history
     assert history["val_loss"][0] == pytest.approx(expected["loss"], rel=1e-5) == history["loss"][0]
+
+
+class OfNumbersAndTokens(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.o = nn.Linear(3, 4), nn.Embedding(7, 4), nn.Linear(4, 2)
+
+    def forward(self, x, k):
+        return self.o(fr.relu(self.a(x)) + self.b(k))
+
+
+def test_a_network_with_tokens_among_numbers_is_verified(tmp_path):
+    random = np.random.default_rng(0)
+    x, k = random.normal(size=(64, 3)).astype("f4"), random.integers(0, 7, 64)
+    net = OfNumbersAndTokens()
+    net.fit((x, k), np.arange(64) % 2, verbose=0)
+    net.save(tmp_path / "net.safetensors")
+    found = fr.verify(tmp_path / "net.safetensors", quiet=True)
+    states = {check["name"]: check["state"] for check in found["checks"]}
+    assert found["passed"] and states["forward"] == states["batch"] == "pass", states
+
+
+def test_names_of_classes_among_several_targets_are_refused_by_target():
+    x, names = np.zeros((8, 4), "f4"), np.array(["a", "b"] * 4)
+    for given in (names, names.astype(object)):
+        with pytest.raises(TypeError, match=r"fit: y\['kind'\]: expected numbers, got texts: names of classes are for one target"):
+            nn.Linear(4, 2).fit(x, {"kind": given, "v": x[:, :1]}, loss={"kind": "cross_entropy", "v": "mse"}, verbose=0)
+
+
+def test_weights_of_an_evaluation_leave_figures_of_fit_that_are_without_weights():
+    random = np.random.default_rng(0)
+    x, y, w = random.normal(size=(40, 3)).astype("f4"), np.arange(40) % 2, random.uniform(size=40)
+    net = nn.Linear(3, 2)
+    net.fit(x, y, validation_data=(x, y), metric="f1", metrics=["mcc"], verbose=0)
+    assert {"mcc", "f1", "accuracy"} <= set(net.evaluate(x, y))
+    found = net.evaluate(x, y, sample_weight=w)
+    assert set(found) == {"loss", "accuracy"}
+    right = np.asarray(net.predict(x)).argmax(1) == y
+    assert found["accuracy"] == pytest.approx(np.average(right, weights=w), rel=1e-5)
+    with pytest.raises(ValueError, match="mcc compares all predictions without weights"):
+        net.evaluate(x, y, sample_weight=w, metrics=["mcc"])

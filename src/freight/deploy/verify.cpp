@@ -47,15 +47,20 @@ class Verifier {
 
   std::vector<Claim> run() {
     if (options_.data.empty()) {
-      draw();
+      draw(-2, 2);
     } else if (evaluated_.preprocessing.text()) {
       read_texts();
     } else {
       read_arrays();
     }
     if (options_.stop()) return {};
-    for (const Sample& s : samples_) raw_.push_back(s.raw);
-    predictions_ = predictor_.run(raw_);
+    try {
+      predict();
+    } catch (const Error&) {  // maybe of a network with tokens among numbers: 0 is one of any vocabulary
+      if (!options_.data.empty()) throw;
+      draw(0, 1);
+      predict();
+    }
     const bool images = evaluated_.preprocessing.input.rank() == 3 && !evaluated_.preprocessing.text();
     const std::function<Claim()> all[] = {
         [&] { return evaluation(); },
@@ -84,8 +89,16 @@ class Verifier {
 
   // --- samples ------------------------------------------------------------------------------------------------------
 
-  void draw() {
+  void predict() {
+    raw_.clear();
+    for (const Sample& s : samples_) raw_.push_back(s.raw);
+    predictions_ = predictor_.run(raw_);
+  }
+
+  // Numbers between these.
+  void draw(float low, float high) {
     PhiloxStream random(options_.seed, 0, 0);
+    samples_.clear();
     const Shape& shape = preprocessing().input;
     for (int64_t i = 0; i < options_.samples; ++i) {
       if (preprocessing().text()) {
@@ -102,7 +115,7 @@ class Verifier {
         if (a.dtype() == DType::u8) {
           a.data<uint8_t>()[k] = static_cast<uint8_t>(random.below(256));
         } else {
-          a.data<float>()[k] = random.uniform(-2, 2);
+          a.data<float>()[k] = random.uniform(low, high);
         }
       }
       samples_.push_back({a});
