@@ -66,7 +66,7 @@ struct Model {
   double temperature = 1;
   // For losses of values. A stored model has its own.
   TargetScale target_scale = {};
-  // What the program notes of it in its stored files (store::kNotes); loaded models have none.
+  // A text of the program for its stored files (store::kNotes); loaded models have none.
   std::string notes = {};
 
   // Type of the net's input for a batch.

@@ -88,8 +88,8 @@ class CompiledFunction {
   const Graph& graph(const Request& request);
   std::shared_ptr<const Plan> plan(const Request& request);
   Executable& executable(const Request& request);
-  // What the graph's leaves behind the arguments are: arrays that the step has captured, then the states that it reads
-  // and updates. They share their memory.
+  // The graph's leaves behind the arguments: arrays that the step has captured, then the states that it reads and
+  // updates. They share their memory.
   std::vector<Array> leaves(const Request& request);
   // Tells all plans that frozen states have changed.
   void thaw();
