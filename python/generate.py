@@ -190,11 +190,11 @@ PROGRESS = {"name": "--progress", "type": "flag", "required": False, "default": 
             "help": "show progress and notes on stderr; False: nothing but warnings and errors"}
 # What the functions return: the keys that programs use, of those that --json prints.
 RESULTS = {
-    "train": "a dict: model (path of the file), output_dir, test_loss, test_top1 (percent; None without classes; tables have each metric behind test_ "
-             "or val_: val_rmse), train_loss, steps, epochs, train_seconds, samples_per_second, parameters, interrupted.",
+    "train": "a dict: model (path of the file), output_dir, test_loss, test_top1 (percent; None without classes; without a test set None, "
+             "beside val_loss and val_top1; tables have each metric behind test_ or val_: val_rmse), train_loss, steps, epochs, train_seconds, samples_per_second, parameters, interrupted.",
     "eval": "a dict: loss, top1 (percent; None without classes), count, split, data, seconds (and the other metrics by name: rmse, accuracy, macro_f1), "
             "scores (value, low and high of each metric: its interval).",
-    "predict": "a list with a dict per sample: path, values (of classes, in its place: class, index, probability and probabilities, a dict by name).",
+    "predict": "a list with a dict per sample: path (of texts: text), values (of classes, in its place: class, index, probability and probabilities, a dict by name).",
     "plan": "a dict: total_bytes, memory (bytes by use), flops, parameters, batch_size, largest_batch (by memory).",
     "advise": "a dict: answer, cheapest (each has hardware, devices, fits, run_hours, dollars).",
     "export": "a dict: file, input, output (texts of name, type and shape), nodes, bytes, weight_bytes, notes.",

@@ -16,6 +16,7 @@ from ._fit_data import (
 from ._fit_losses import (
     OF_VALUES, _name_for_targets, _name_of, _request, _scaled, _weight_per_class, _weight_per_sample, _weighted, _weights, of_classes)
 from ._fit_reports import Sink
+from ._module import Module
 from ._optim import Optimizer, _shortest
 from ._output_names import names_for
 from ._transforms import run_of_trainer
@@ -353,6 +354,11 @@ class Run:
     def train(self, callbacks, verbose, ranks):
         """Trains, by as many forked ranks where they are more than 0, and returns the History."""
         model, output_dir, others = self.model, self.output_dir, distributed.get_rank()  # those train alike, and say nothing
+        given, settings = _several_targets.given(self.loss), self.request["settings"]
+        divided = settings["grad_accum"] > 1 or settings.get("shards", 0) > 1 or ranks > 1 or distributed.get_world_size() > 1
+        if divided and isinstance(given, Module) and getattr(given, "reduction", "") == "sum":
+            raise ValueError(f"fit: loss: {type(given).__name__}(reduction=\"sum\") is for whole batches: expected \"mean\" beside grad_accum, shards and "
+                             "devices, whose parts of a batch are averaged")
         figure = self.request.get("metric_name", self.settings.get("metric"))
         sink = Sink(model, [] if others else [*callbacks, *self.comparing], 0 if others else verbose,
                     None if figure in ("loss", "auto") else figure, figures=self.figures, resumed=self.resumed, tells=not others)

@@ -85,3 +85,10 @@ def test_labels_are_for_outputs_of_two_axes():
         with pytest.raises(ValueError, match=r"loss: bce is for outputs \(N, K\), got \(N,\): expected a forward that returns one for each label"):
             net.fit(X[:40], y, loss="bce", verbose=0)
     assert len(net.fit(X[:40], of_two[:40].astype("f4"), loss=nn.BCEWithLogitsLoss(), verbose=0).epoch) == 1
+
+
+@pytest.mark.parametrize("divided", [{"grad_accum": 2}, {"shards": 2}, {"devices": ["cpu", "cpu"]}])
+def test_sums_of_losses_are_for_whole_batches(divided):
+    with pytest.raises(ValueError, match=r'fit: loss: MSELoss\(reduction="sum"\) is for whole batches: expected "mean"'):
+        nn.Linear(10, 1).fit(X, Y[:, None].astype("f4"), loss=nn.MSELoss(reduction="sum"), verbose=0, **divided)
+    assert len(nn.Linear(10, 1).fit(X, Y[:, None].astype("f4"), loss=nn.MSELoss(), verbose=0, **divided).epoch) == 1
