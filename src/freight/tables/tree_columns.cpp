@@ -106,16 +106,16 @@ TreeColumns::TreeColumns(const std::vector<store::Column>& columns, const io::Sa
 void TreeColumns::write(io::SafeTensors& file, const std::string& prefix) const {
   Array origins(DType::f64, {count()});
   std::vector<int32_t> all;
-  bool shifted = false, fewer = false;
+  bool shifted = false, others = false;
   for (int64_t i = 0; i < count(); ++i) {
     const ColumnEncoding& c = columns_[static_cast<size_t>(i)];
     origins.data<double>()[i] = c.origin;
     shifted = shifted || c.origin != 0;
-    fewer = fewer || std::find(c.categories.begin(), c.categories.end(), -1) != c.categories.end();
+    for (size_t k = 0; k < c.categories.size(); ++k) others = others || c.categories[k] != static_cast<int32_t>(k);
     all.insert(all.end(), c.categories.begin(), c.categories.end());
   }
   if (shifted) file.tensors.emplace_back(prefix + kOrigins, origins);
-  if (!fewer) return;
+  if (!others) return;
   Array categories(DType::i32, {static_cast<int64_t>(all.size())});
   std::copy(all.begin(), all.end(), categories.data<int32_t>());
   file.tensors.emplace_back(prefix + kCategories, categories);

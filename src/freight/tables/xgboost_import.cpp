@@ -204,8 +204,14 @@ int64_t classes_of_objective(const std::string& objective, int64_t classes, cons
 
 // The file in XGBoost's own form, after our own reader has checked it.
 Array bytes_by_xgboost(const Xgboost& library, const std::string& file, const std::string& objective,
-                       const std::string& path) {
-  const XgboostHandle booster = booster_from(library, file, path);
+                       const TreeFitRecord& record, const std::string& path) {
+  XgboostHandle booster = booster_from(library, file, path);
+  if (record.rounds < record.fitted) {
+    void* sliced = nullptr;
+    library.check(library->XGBoosterSlice(booster.get(), 0, static_cast<int>(record.rounds), 1, &sliced),
+                  "the best rounds");
+    booster = owned_booster(library, sliced);
+  }
   library.check(library->XGBoosterSetParam(booster.get(), "objective", objective.c_str()), "the objective");
   return saved_booster(library, booster.get(), "ubj", path);
 }
@@ -262,9 +268,11 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
   const int64_t parallel =
       number_in(booster.at("model").at("gbtree_model_param").value("num_parallel_tree", Json("1")));
   const int64_t rounds = facts.trees / std::max<int64_t>(groups * parallel, 1);
+  // Early stopping notes its best round, up to which XGBoost's estimators predict.
+  const int64_t best = number_in(learner.value("attributes", Json::object()).value("best_iteration", Json("-1"))) + 1;
   TreeFitRecord record{.learner = parallel > 1 && rounds == 1 ? "forest" : "gbdt",
                        .version = version_of(document),
-                       .rounds = rounds,
+                       .rounds = best > 0 ? std::min(best, rounds) : rounds,
                        .fitted = rounds};
   io::SafeTensors words;
   const auto count = static_cast<int64_t>(said.categories.size());
@@ -272,7 +280,7 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
   const Xgboost& library = xgboost();
   bundle.learner = record.learner;
   bundle.rows =
-      std::make_shared<XgboostModel>(library, bytes_by_xgboost(library, file, facts.objective, path),
+      std::make_shared<XgboostModel>(library, bytes_by_xgboost(library, file, facts.objective, record, path),
                                      TreeColumns(said.columns, words, path), classes, std::move(record), path);
   bundle.provenance["imported_from"] = path.substr(path.rfind('/') + 1);
   if (const auto metric = metric_of(learner.at("objective"))) metrics::write_metric(*metric, bundle.provenance);
