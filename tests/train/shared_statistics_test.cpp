@@ -96,7 +96,7 @@ TEST(SharedStatistics, OfUnequalPartsAreThoseOfTheWholeBatch) {
       const Array part = rows(x, first, n), towards = rows(g, first, n);
       first += n;
       std::vector<std::shared_ptr<Storage>> states;
-      for (const Array& s : shared.states(part, towards)) states.push_back(s.storage());
+      for (const Array& s : shared.leaves(part, towards)) states.push_back(s.storage());
       const auto plan = shared.plan(part, towards);
       executables.push_back(std::make_unique<Executable>(plan, states));
       std::vector<Array> results;

@@ -115,10 +115,11 @@ Json imported_document(const std::string& bytes, const std::string& path) {
   fail(ErrorKind::data, path, "is not an XGBoost model: expected what its save_model writes as .json or .ubj");
 }
 
-// Names are stored as consecutive bytes; numbers as they are.
+// Names are stored as consecutive bytes; numbers as they are, without offsets.
 Categories named_categories(const Json& encoded, const std::string& path) {
   Categories words;
-  const Json &ends = encoded.at("offsets"), &values = encoded.at("values");
+  const Json ends = encoded.value("offsets", Json::array());
+  const Json& values = encoded.at("values");
   size_t last = 0;
   for (size_t i = 0; i < ends.size(); ++i) {
     const auto end = ends[i].get<size_t>();
@@ -196,10 +197,9 @@ int64_t classes_of_objective(const std::string& objective, int64_t classes, cons
   const int64_t classes_of_file = objective == "binary:logistic" ? 2 : objective == "multi:softprob" ? classes : 0;
   const std::vector<std::string> may = objectives_of_trees(classes_of_file);
   if (std::find(may.begin(), may.end(), objective) != may.end()) return classes_of_file;
-  fail(ErrorKind::usage, path, "the objective ", excerpt(objective),
-       " is not supported: expected binary:logistic, multi:softprob, "
-       "multi:softmax, ",
-       join(may, ", "));
+  fail(ErrorKind::usage, path, "the objective ", excerpt(objective), " is not supported",
+       classes == 2 ? " of 2 classes" : "",
+       ": expected binary:logistic, multi:softprob or multi:softmax of 3 or more classes, ", join(may, ", "));
 }
 
 // The file in XGBoost's own form, after our own reader has checked it.
@@ -256,6 +256,9 @@ store::Bundle imported(const std::string& file, const std::string& path, const s
   const int64_t columns = number_in(shape.at("num_feature")),
                 groups = std::max<int64_t>(number_in(shape.at("num_class")), 1);
   check_imported_columns(columns, path);
+  if (number_in(shape.value("num_target", Json("1"))) > 1) {
+    fail(ErrorKind::usage, path, "a model of several targets or quantiles is not supported: expected one");
+  }
   const int64_t classes = classes_of_objective(objective.get<std::string>(), groups, path);
   const std::vector<uint8_t> looked_through = Json::to_ubjson(document);
   const ReadTrees read = read_trees(looked_through, path, columns, groups);

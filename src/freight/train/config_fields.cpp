@@ -433,9 +433,10 @@ void need_flags_of(const Trained& trained, const Config& c,
         },
         f.member);
     if (usual && !(flag_is_given && flag_is_given(flag))) continue;
-    const char* const of = f.member.kind == FlagKind::network ? "networks"
-                           : f.member.kind == FlagKind::trees ? "tree models"
-                                                              : "table models";
+    const char* const of = f.member.kind == FlagKind::network  ? "networks"
+                           : f.member.kind == FlagKind::trees  ? "tree models"
+                           : trained.kind == FlagKind::network ? "table models"
+                                                               : "other table models";
     const bool label = flag == "--label-column";
     refuse_flag_of(flag, of, cat("this run trains ", trained.name, label ? ": --target names the target column" : ""));
   }
