@@ -172,7 +172,7 @@ def _of_whole_arrays(model, request, loss, weighted=False):
 
 
 def _mean_of_counted(found, counted, by_sample):
-    """The mean of numbers at places that count; by_sample: a number for each sample, of which that is the mean."""
+    """The mean of numbers at places that count; by_sample: a number for each sample, whose mean it is."""
     axes = tuple(range(1, found.ndim)) if by_sample else None
     share = found.shape[0] if by_sample else 1
     return xp.sum(found, axis=axes) * share / xp.maximum(xp.sum(xp.astype(counted, xp.float32)), xp.asarray(1.0))

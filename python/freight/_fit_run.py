@@ -353,15 +353,15 @@ class Run:
 
     def train(self, callbacks, verbose, ranks):
         """Trains, by as many forked ranks where they are more than 0, and returns the History."""
-        model, output_dir, others = self.model, self.output_dir, distributed.get_rank()  # those train alike, and say nothing
+        model, output_dir, rank = self.model, self.output_dir, distributed.get_rank()  # those behind the first train alike, and say nothing
         given, settings = _several_targets.given(self.loss), self.request["settings"]
         divided = settings["grad_accum"] > 1 or settings.get("shards", 0) > 1 or ranks > 1 or distributed.get_world_size() > 1
         if divided and isinstance(given, Module) and getattr(given, "reduction", "") == "sum":
             raise ValueError(f"fit: loss: {type(given).__name__}(reduction=\"sum\") is for whole batches: expected \"mean\" beside grad_accum, shards and "
                              "devices, whose parts of a batch are averaged")
         figure = self.request.get("metric_name", self.settings.get("metric"))
-        sink = Sink(model, [] if others else [*callbacks, *self.comparing], 0 if others else verbose,
-                    None if figure in ("loss", "auto") else figure, figures=self.figures, resumed=self.resumed, tells=not others)
+        sink = Sink(model, [] if rank else [*callbacks, *self.comparing], 0 if rank else verbose,
+                    None if figure in ("loss", "auto") else figure, figures=self.figures, resumed=self.resumed, tells=not rank)
         sink.optimizer = self.optimizer
         if self.optimizer is None:
             sink.frozen = {p._variable.identity for p in model.parameters() if not p.requires_grad}
@@ -373,7 +373,7 @@ class Run:
             self.request["notes"] = _notes_of(model, task, lambda: _core.output_shape(model._node(), self.request))
 
         def stopped():
-            unfinished = sink.history.ended == "stopped" and output_dir and verbose and not others
+            unfinished = sink.history.ended == "stopped" and output_dir and verbose and not rank
             return f"fit: stopped by SIGTERM, saved in {output_dir}: fit(..., resume=True) continues\n" if unfinished else ""
 
         with _termination.saved_first(output_dir or distributed.get_world_size() > 1, stopped), _fit_settings.flags_kept(model, "freeze" in self.settings):

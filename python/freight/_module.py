@@ -36,9 +36,11 @@ def _changed(module):
 def _modes_kept(nodes):
     """Gives these nodes the modes again that they have now: setting that of a node sets those below it, too."""
     modes = [node.training for node in nodes]
-    yield
-    for node, mode in zip(nodes, modes):
-        node.training = mode
+    try:
+        yield
+    finally:
+        for node, mode in zip(nodes, modes):
+            node.training = mode
 
 
 def _results(found):
