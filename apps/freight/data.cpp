@@ -294,7 +294,7 @@ int verify_data_command(const Args& args) {
   if (options.parse(args) == Options::Outcome::done) return 0;
 
   signals::install();
-  Progress progress;
+  Progress progress(options.quiet() ? Progress::Mode::off : Progress::Mode::automatic);
   data::Verification v;
   try {
     v = data::verify(name, common.load, [&](int64_t done, int64_t total) {

@@ -119,8 +119,11 @@ class _Process:
                 raise
         if interrupted:
             raise KeyboardInterrupt
-        self.check(code)
-        return "".join(self._pieces)
+        text = "".join(self._pieces)
+        findings = 0 < code < 128 and not self._error and text.startswith("{")  # which are the result, as the code tells scripts
+        if not findings:
+            self.check(code)
+        return text
 
     def _read_output(self):
         with self.process.stdout as stream:

@@ -251,3 +251,26 @@ def test_a_server_ends_with_the_program(folder):
             return
         time.sleep(0.1)
     raise AssertionError("the server still runs")
+
+
+def test_findings_in_data_are_the_result(tmp_path, capfd):
+    words = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu".split()
+    rows = [("a" if i % 2 else "b", " ".join(words[(i * k) % 12] for k in range(1, 9)) + f" {i} {i * i}") for i in range(40)]
+    for name, part in (("train", rows), ("test", [*rows[:3], ("a", "quite another text of many words"), ("b", "and one more of them in here")])):
+        (tmp_path / f"{name}.csv").write_text("label,text\n" + "".join(f"{label},{text}\n" for label, text in part))
+    found = freight.data.check(tmp_path)
+    assert not found["ok"] and len(found["leaks"]) == 3
+    images = tmp_path / "images"
+    for part in ("train", "val"):
+        for name in "ab":
+            (images / part / name).mkdir(parents=True)
+            for i in range(4):
+                (images / part / name / f"{i}.ppm").write_bytes(b"P6 2 2 255\n" + bytes(range(i, i + 12)))
+    capfd.readouterr()
+    assert freight.data.verify(images, progress=False)["ok"]
+    (images / "train/a/bad.png").write_bytes(b"no image")
+    found = freight.data.verify(images, progress=False)
+    assert not found["ok"] and "bad.png" in str(found["bad"])
+    assert capfd.readouterr().err == ""
+    with pytest.raises(freight.CommandError, match="no such|does not exist|not found|there is no"):
+        freight.data.check(tmp_path / "nothing")
