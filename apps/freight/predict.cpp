@@ -45,6 +45,7 @@ struct Figures {
   int64_t samples = 0, left_out = 0;
   double planning_s = 0;
   bool warned = false;                 // of values in another range than in training
+  bool not_finite = false;             // a prediction was NaN or infinite, which was said
   std::vector<double> batches_s = {};  // each from prepared samples to probabilities
 
   std::string progress() const {
@@ -95,10 +96,24 @@ struct Sink {
       figures.planning_s += a.planning_s;
       figures.batches_s.push_back(a.seconds);
       writer.write(names, a.rows);
+      warn_of_nan(names, a.rows);
       figures.samples += a.rows.shape()[0];
     }
     if (a.fault) throw Error(*a.fault);
     figures.show(progress);
+  }
+
+ private:
+  // Once for all predictions.
+  void warn_of_nan(const std::vector<std::string>& names, const Array& rows) {
+    const int64_t columns = rows.numel() / std::max<int64_t>(rows.shape()[0], 1);
+    for (int64_t i = 0; i < rows.numel() && !figures.not_finite; ++i) {
+      const float result = rows.data<float>()[i];
+      figures.not_finite = !std::isfinite(result);
+      if (!figures.not_finite) continue;
+      logging::warn(cat("the model gives ", result, " for ", names[static_cast<size_t>(i / columns)],
+                        ": a weight or this input is at fault (freight verify)"));
+    }
   }
 };
 

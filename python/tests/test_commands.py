@@ -12,6 +12,7 @@ import threading
 import time
 import urllib.request
 
+import numpy
 import pytest
 
 import freight
@@ -274,3 +275,14 @@ def test_findings_in_data_are_the_result(tmp_path, capfd):
     assert capfd.readouterr().err == ""
     with pytest.raises(freight.CommandError, match="no such|does not exist|not found|there is no"):
         freight.data.check(tmp_path / "nothing")
+
+
+def test_predictions_that_are_nan_are_named(tmp_path, capfd):
+    net = freight.nn.Sequential(freight.nn.Linear(3, 4), freight.nn.BatchNorm1d(4), freight.nn.Linear(4, 2))
+    numpy.save(tmp_path / "x.npy", numpy.ones(3, "f4"))
+    for variance in (1.0, -1.0):
+        net[1].running_var = freight.full(4, variance)
+        net.eval().save(tmp_path / "net.safetensors", input_shape=(3,))
+        capfd.readouterr()
+        assert len(freight.predict(tmp_path / "net.safetensors", tmp_path / "x.npy", quiet=True)) == 1
+        assert ("the model gives" in capfd.readouterr().err) == (variance < 0)
