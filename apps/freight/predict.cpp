@@ -109,8 +109,8 @@ struct Sink {
     const int64_t columns = rows.numel() / std::max<int64_t>(rows.shape()[0], 1);
     for (int64_t i = 0; i < rows.numel() && !figures.not_finite; ++i) {
       const float result = rows.data<float>()[i];
-      figures.not_finite = !std::isfinite(result);
-      if (!figures.not_finite) continue;
+      if (std::isfinite(result)) continue;
+      figures.not_finite = true;
       logging::warn(cat("the model gives ", result, " for ", names[static_cast<size_t>(i / columns)],
                         ": a weight or this input is at fault (freight verify)"));
     }

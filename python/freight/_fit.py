@@ -8,7 +8,7 @@ from . import _attributes, _core, _devices, _fit_figures, _fit_folder, _hints, _
 from ._callbacks import Callback, checked, figure_of, known_metric
 from ._containers import wrapped
 from ._fit_data import _are_shares, _as_floats, _collected, _inputs, _is_loader, _need_as_many, _need_classes, _pair, _targets
-from ._fit_losses import _name_for_targets, _name_of, _one_metric, _request, _scaled, _weight_per_sample, _weighted, of_classes
+from ._fit_losses import _name_for_targets, _name_of, _one_metric, _request, _scaled, _weight_per_sample, _weighted, takes_classes
 from ._fit_run import Run
 from ._fit_settings import COMPUTE, warn_of_precision
 from ._output_names import names_for, names_of
@@ -67,7 +67,7 @@ def evaluate(model, x, y=None, *, batch_size=256, sample_weight=None, loss=None,
     _need_as_many(x, y, "evaluate")
     _lazy.settle(model, x)
     soft = _are_shares(y, loss, "evaluate")
-    if not callable(loss) or of_classes(loss):
+    if takes_classes(loss):
         _need_classes(y, "evaluate")
     request = _request(model, x, y, loss=loss, metric=metric, classes=classes, weighted=sample_weight is not None)
     y = request["y"]

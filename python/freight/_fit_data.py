@@ -172,6 +172,11 @@ def _argument(what):
     return what if ":" in what else f"{what}: x"
 
 
+def are_at_places(y):
+    """Whether targets are tokens or classes at places, which count one by one, those below 0 not: counted() of data/feed.h."""
+    return y.dtype == xp.int32 and y.ndim > 1
+
+
 def is_iterator(loader):
     """Whether its batches come once. To ask for an iterator instead would start the workers of a DataLoader."""
     return hasattr(loader, "__next__")
@@ -200,8 +205,7 @@ class _Batches:
         if job is not None:
             job.need_equal("a first batch of x (where a DataLoader shuffles, give it a generator with a seed) with the sum",
                            repr(float(xp.sum(xp.astype(self.x, xp.float64)))))
-        at_places = self.y.dtype == xp.int32 and self.y.ndim > 1
-        self.samples = self.count * (self.y.size if at_places else self.size)  # targets that count in the loss, at most
+        self.samples = self.count * (self.y.size if are_at_places(self.y) else self.size)  # targets that count in the loss, at most
 
     def start(self, epoch, first):
         again = epoch == self.epoch  # the trainer asks for the same epoch a second time

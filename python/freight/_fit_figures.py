@@ -8,6 +8,7 @@ import os
 from . import _array_api as xp
 from . import _core, _functions, _hints, _outputs, distributed
 from ._callbacks import figure_of, judge_among, known_metric
+from ._fit_data import are_at_places
 from ._fit_losses import _per_sample, are_labels, scores_of
 from ._several_targets import mean_of_samples, of_values
 from ._transforms import _leaves_of
@@ -219,7 +220,7 @@ class Figures:
             return
         targets, weights = self.apart(targets) if self.apart else (targets, None)
         sums, count = [], xp.full((), float(outputs.shape[0]))
-        if targets.ndim > 1 and targets.dtype == xp.int32:  # tokens, or classes at places
+        if are_at_places(targets):
             count = xp.sum(xp.astype(targets >= 0, xp.float32))
         for name, function in self.functions.items():
             try:

@@ -46,6 +46,11 @@ def of_classes(loss):
     return isinstance(given(loss), (nn.CrossEntropyLoss, nn.NLLLoss))
 
 
+def takes_classes(loss):
+    """Whether classes below 0 are a mistake in targets: not for functions of the program, which may read them otherwise."""
+    return not callable(loss) or of_classes(loss)
+
+
 def _unreduced(loss):
     """The loss, whose result is not reduced where it is a module of this package: numbers whose mean is the module's result."""
     from . import nn

@@ -83,7 +83,8 @@ class Sink:
                 raised = raised or error
         if own and before.is_stale():
             self._attributes_changed()
-        thawed = next((name for name, p in self.model.named_parameters() if p.requires_grad and p._variable.identity in self.frozen), None) if own else None
+        thawed = next((name for name, p in self.model.named_parameters() if p.requires_grad and p._variable.identity in self.frozen),
+                      None) if own and self.frozen else None
         if thawed and raised is None:
             raised = ValueError(f"fit: a callback has set requires_grad of {thawed}, which was frozen at the start of the run, so that its optimizer "
                                 "does not have it: expected optimizer=optim.SGD(net, ...), of all parameters")

@@ -14,7 +14,7 @@ from ._callbacks import figure_of, judged_by, settings_of
 from ._fit_data import (
     _are_shares, _as_floats, _Batches, _collected, _inputs, _is_loader, _kind_of_pixels, _need_as_many, _need_classes, _pair, _targets, _warn_of_targets, _with_weights, known_names)
 from ._fit_losses import (
-    OF_VALUES, _name_for_targets, _name_of, _request, _scaled, _weight_per_class, _weight_per_sample, _weighted, _weights, of_classes)
+    OF_VALUES, _name_for_targets, _name_of, _request, _scaled, _weight_per_class, _weight_per_sample, _weighted, _weights, takes_classes)
 from ._fit_reports import Sink
 from ._module import Module
 from ._optim import Optimizer, _shortest
@@ -154,7 +154,6 @@ class Run:
     def __init__(self, model, loss, metric, functions, names, shuffle):
         self.model, self.loss, self.metric, self.functions, self.names, self.shuffle = model, loss, metric, functions, names, shuffle
         self.loss_name = loss if isinstance(loss, str) else _name_for_targets(loss)  # as targets are read by it
-        self.of_classes = not callable(loss) or of_classes(loss)
         self.path = self.batches = self.classes = self.sample_weight = self.batch_size = self.optimizer = None
         self.tokens = False
 
@@ -207,7 +206,7 @@ class Run:
         names = names_for(self.model, self.x.shape[1:], self.x.dtype.name)
         self.y, self.classes = _targets(y, self.loss_name, known_names(y, names), "fit")
         _warn_of_targets(x, y, self.y, self.loss)
-        if self.of_classes:
+        if takes_classes(self.loss):
             _need_classes(self.y, "fit")
 
     def ask(self, validation_data):
@@ -239,7 +238,7 @@ class Run:
         if weights is not None:
             self.v_weights = _scaled(_weight_per_sample(weights, vx.shape[0], _VALIDATION), _VALIDATION)
         _are_shares(vy, self.loss, _VALIDATION)
-        if self.of_classes:
+        if takes_classes(self.loss):
             _need_classes(vy, _VALIDATION)
         self.vx = vx if self.shuffle else _as_floats(vx)
         if vx.shape[1:] != self.x.shape[1:]:

@@ -1,7 +1,6 @@
 """An EarlyStopping or a Checkpoint whose figure is not the one by which the trainer compares evaluations: it compares them itself."""
 import os
 
-from . import _array_api as xp
 from . import _core, distributed
 from ._callbacks import Callback, Checkpoint
 from ._fit_reports import History
@@ -104,10 +103,12 @@ def of(asked, name, higher, directory):
 def epochs_left(epochs, apart, directory, figures):
     """The epochs of a run that goes on in this directory: those it has behind it where one of the EarlyStoppings that compare by
     themselves has ended it."""
+    stoppings = [one for one in apart if not isinstance(one[0], Checkpoint)]
     history = History()
-    history._recall(directory, None, figures)
-    for asked, name, higher in apart:
-        if isinstance(asked, Checkpoint) or name not in history.history:
+    if stoppings:
+        history._recall(directory, None, figures)
+    for asked, name, higher in stoppings:
+        if name not in history.history:
             continue
         again = Stopping(asked, name, higher, "")
         again._recall(history)

@@ -170,8 +170,7 @@ class ArrayFeed : public data::Feed {
       : x_(std::move(x)), y_(std::move(y)), size_(options.batch_size), order_(places(x_.shape()[0]), options) {}
   int64_t batches_per_epoch() const override { return order_.batches_per_epoch(); }
   int64_t count_per_epoch() const override {
-    const bool at_places = y_.dtype() == DType::i32 && y_.shape().rank() > 1;
-    return order_.samples_per_epoch() * (at_places ? y_.numel() / y_.shape()[0] : 1);
+    return order_.samples_per_epoch() * (data::at_places(y_) ? y_.numel() / y_.shape()[0] : 1);
   }
   void start(int64_t epoch, int64_t first_batch) override {
     rows_ = order_.order(epoch);
@@ -359,7 +358,7 @@ class PyObserver : public train::Observer {
   }
   bool ends() const { return stop_ || error_ || signal_; }
   train::AfterStep asked() { return {.stop = ends(), .lr = std::exchange(lr_, std::nullopt)}; }
-  // What callbacks ask for: what ends the run, True or an exception, and a learning rate, each of which may be None.
+  // Does what callbacks ask for, by what ends the run, True or an exception, and a learning rate; each may be None.
   void take(const nb::object& answers) {
     const nb::object end = answers[0], rate = answers[1];
     if (end.ptr() == Py_True) stop_ = true;
@@ -576,7 +575,7 @@ nb::tuple save(const PyNode& node, const std::string& path, const nb::dict& requ
   if (const auto text = given(request, "module"); text && !layers)
     metadata["freight.module"] = nb::cast<std::string>(*text);
   if (!fault.empty()) {
-    if (const auto notes = given(request, "notes")) metadata[store::kNotes] = nb::cast<std::string>(*notes);
+    if (!model.notes.empty()) metadata[store::kNotes] = model.notes;
     store::save_weights(*node.module, path, metadata);
     return nb::make_tuple(fault, "");
   }

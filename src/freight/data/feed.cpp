@@ -152,8 +152,10 @@ class ShareFeed : public Feed {
 
 }  // namespace
 
+bool at_places(const Array& y) { return y.dtype() == DType::i32 && y.shape().rank() > 1; }
+
 int64_t counted(const Array& y) {
-  if (y.dtype() != DType::i32 || y.shape().rank() < 2) return y.shape()[0];
+  if (!at_places(y)) return y.shape()[0];
   return std::count_if(y.data<int32_t>(), y.data<int32_t>() + y.numel(), [](int32_t t) { return t >= 0; });
 }
 

@@ -18,8 +18,9 @@ struct FeedBatch {
   Array targets;      // i64 (N) classes, f32 values or mixed classes, or tokens i32 (N, T), -1 for ignored ones
   int64_t count = 0;  // targets that count in the loss: counted(targets)
 };
-// N, or of i32 (N, T, ...), tokens or classes at places, those that are not ignored, which are below 0.
-int64_t counted(const Array& targets);
+// True for i32 (N, T, ...), tokens or classes at places, each of which counts unless it is ignored, below 0.
+bool at_places(const Array& targets);
+int64_t counted(const Array& targets);  // those that count; one per sample of other targets
 
 // Batches, epoch by epoch; see the top of this file.
 class Feed {

@@ -169,13 +169,7 @@ class TreeFit {
 
   std::shared_ptr<const store::RowModel> model(const std::string& learner) const {
     const int64_t kept = settings_.early_stop > 0 ? best_ : fitted_;
-    XgboostHandle booster = booster_;
-    if (kept < fitted_) {
-      void* sliced = nullptr;
-      library_.check(library_->XGBoosterSlice(booster_.get(), 0, static_cast<int>(kept), 1, &sliced),
-                     "the best rounds");
-      booster = owned_booster(library_, sliced);
-    }
+    const XgboostHandle booster = kept < fitted_ ? first_rounds(library_, booster_.get(), kept) : booster_;
     const Array stored = saved_booster(library_, booster.get(), "ubj", "the saved model");
     TreeFitRecord record{.learner = learner, .version = library_.version().text(), .rounds = kept, .fitted = fitted_};
     return std::make_shared<XgboostModel>(library_, stored, columns_, static_cast<int64_t>(data_.shape.classes.size()),

@@ -206,12 +206,7 @@ int64_t classes_of_objective(const std::string& objective, int64_t classes, cons
 Array bytes_by_xgboost(const Xgboost& library, const std::string& file, const std::string& objective,
                        const TreeFitRecord& record, const std::string& path) {
   XgboostHandle booster = booster_from(library, file, path);
-  if (record.rounds < record.fitted) {
-    void* sliced = nullptr;
-    library.check(library->XGBoosterSlice(booster.get(), 0, static_cast<int>(record.rounds), 1, &sliced),
-                  "the best rounds");
-    booster = owned_booster(library, sliced);
-  }
+  if (record.rounds < record.fitted) booster = first_rounds(library, booster.get(), record.rounds);
   library.check(library->XGBoosterSetParam(booster.get(), "objective", objective.c_str()), "the objective");
   return saved_booster(library, booster.get(), "ubj", path);
 }

@@ -140,6 +140,12 @@ XgboostHandle owned_booster(const Xgboost& library, void* booster) {
           }};
 }
 
+XgboostHandle first_rounds(const Xgboost& library, void* booster, int64_t rounds) {
+  void* sliced = nullptr;
+  library.check(library->XGBoosterSlice(booster, 0, static_cast<int>(rounds), 1, &sliced), "the best rounds");
+  return owned_booster(library, sliced);
+}
+
 XgboostHandle booster_from(const Xgboost& library, std::string_view file, const std::string& what) {
   void* made = nullptr;
   library.check(library->XGBoosterCreate(nullptr, 0, &made), "a booster");

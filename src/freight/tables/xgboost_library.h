@@ -106,6 +106,8 @@ void need_named_xgboost(const std::string& path);
 // XGBoost's boosters and matrices, which XGBoost frees.
 using XgboostHandle = std::shared_ptr<void>;
 XgboostHandle owned_booster(const Xgboost& library, void* booster);
+// A booster of the trees of the first `rounds` rounds of another one.
+XgboostHandle first_rounds(const Xgboost& library, void* booster, int64_t rounds);
 // A booster of the trees in a file of XGBoost's, JSON or UBJSON, and the bytes (u8) of such a file, of the format
 // "json" or "ubj". Throw Error(runtime) that names `what`.
 XgboostHandle booster_from(const Xgboost& library, std::string_view file, const std::string& what);
