@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "freight/backend/backend.h"
+#include "freight/backend/region.h"
 #include "freight/base/strings.h"
 #include "freight/ir/builder.h"
 #include "tests/support/arrays.h"
@@ -262,6 +263,29 @@ TEST(CpuTile, AConditionThatIsOneElementChoosesForTheWholeRegion) {
         for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(close(got[i], expected[i], 1e-6)) << "output " << i;
         expect_equal_bits(step.run("cpu", inputs, 0), got);
       }
+    }
+  }
+}
+
+// The gradient of a bias behind a concatenation: the part of a tensor, whose pixels are further apart than it has
+// channels. Walked over in its own order, its rows are those of memory.
+TEST(CpuTile, PartsOfATensorAreReducedInTheirOwnOrder) {
+  const Shape part{3, 24, 5, 7}, whole{3, 56, 5, 7};
+  for (const Shape& axes : {Shape{0, 2, 3}, Shape{1}, Shape{2, 3}, Shape{0, 1, 2, 3}}) {
+    SCOPED_TRACE(to_string(axes));
+    Body k;
+    k.returns({k.reduce(Op::sum, k.input(part), axes)});
+    for (const bool channels_last : {true, false}) {
+      Step step(k.graph, channels_last);
+      step.in[0] = channels_last ? Layout::channels_last(whole) : Layout::row_major(whole);
+      const std::vector<Array> inputs{random_array({{DType::f32, whole}, Fill::unit}, 1)};
+      EXPECT_TRUE(close(step.run("cpu", inputs)[0], step.run("ref", inputs)[0], 3e-6));
+      const Node& node = step.graph.def(step.graph.outputs[0]);
+      StepSpec spec{&step.graph, &node, {}, {}, true, false};
+      spec.in.push_back({step.graph.type(node.inputs[0]), step.in[0]});
+      spec.out.push_back({step.graph.type(node.outputs[0]), step.out[0]});
+      const std::vector<int> order = channels_last ? std::vector<int>{0, 2, 3, 1} : std::vector<int>{0, 1, 2, 3};
+      EXPECT_EQ(analyze_region(spec).order, order);
     }
   }
 }

@@ -145,45 +145,80 @@ HWY_INLINE void mul_wide(hn::Vec<DU> a, hn::Vec<DU> b, hn::Vec<DU>& high, hn::Ve
 }
 #endif
 
-void uniform(float* dst, uint64_t seed, uint64_t high, uint64_t index, size_t n) {
-  size_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
+// Blocks whose numbers have the low halves c[0] and the high half `block_high`.
+HWY_INLINE void philox_blocks(hn::Vec<DU> (&c)[4], uint32_t block_high, uint64_t seed, uint64_t high) {
   const DU du;
-  const D d;
+  c[1] = hn::Set(du, block_high);
+  c[2] = hn::Set(du, static_cast<uint32_t>(high));
+  c[3] = hn::Set(du, static_cast<uint32_t>(high >> 32));
+  uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    hn::Vec<DU> h0, l0, h1, l1;
+    mul_wide(c[0], hn::Set(du, 0xD2511F53u), h0, l0);
+    mul_wide(c[2], hn::Set(du, 0xCD9E8D57u), h1, l1);
+    c[0] = hn::Xor(hn::Xor(h1, c[1]), hn::Set(du, k0));
+    c[2] = hn::Xor(hn::Xor(h0, c[3]), hn::Set(du, k1));
+    c[1] = l1;
+    c[3] = l0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+}
+
+HWY_INLINE V uniform_from_bits(hn::Vec<DU> bits) {
+  return hn::Mul(hn::ConvertTo(D(), hn::BitCast(DI(), hn::ShiftRight<8>(bits))), hn::Set(D(), 0x1p-24f));
+}
+
+// Vectors of draws that lie apart, each from a block of its own. Returns how many were drawn.
+HWY_INLINE size_t uniform_apart(float* dst, uint64_t seed, uint64_t high, uint64_t index, uint64_t stride, size_t n) {
+  const DU du;
   const size_t lanes = hn::Lanes(du);
-  for (; i < n && (index + i) % 4 != 0; ++i)
-    dst[i] = uniform_from_bits(philox(seed, (index + i) >> 2, high).v[(index + i) & 3]);
-  uint64_t block = (index + i) >> 2;
-  for (; i + 4 * lanes <= n && (block >> 32) == ((block + lanes) >> 32); i += 4 * lanes, block += lanes) {
-    auto c0 = hn::Iota(du, static_cast<uint32_t>(block)), c1 = hn::Set(du, static_cast<uint32_t>(block >> 32));
-    auto c2 = hn::Set(du, static_cast<uint32_t>(high)), c3 = hn::Set(du, static_cast<uint32_t>(high >> 32));
-    uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
-      hn::Vec<DU> h0, l0, h1, l1;
-      mul_wide(c0, hn::Set(du, 0xD2511F53u), h0, l0);
-      mul_wide(c2, hn::Set(du, 0xCD9E8D57u), h1, l1);
-      c0 = hn::Xor(hn::Xor(h1, c1), hn::Set(du, k0));
-      c2 = hn::Xor(hn::Xor(h0, c3), hn::Set(du, k1));
-      c1 = l1;
-      c3 = l0;
-      k0 += 0x9E3779B9u;
-      k1 += 0xBB67AE85u;
+  size_t i = 0;
+  if (stride >= uint64_t{1} << 24) return i;  // so that the distance of two lanes fits 32 bits
+  const auto steps = hn::Mul(hn::Iota(du, 0), hn::Set(du, static_cast<uint32_t>(stride)));
+  for (; i + lanes <= n; i += lanes, index += lanes * stride) {
+    const uint64_t block = index >> 2;
+    if (block >> 32 != (index + lanes * stride) >> 34) break;
+    const auto place = hn::Add(steps, hn::Set(du, static_cast<uint32_t>(index & 3)));
+    hn::Vec<DU> c[4] = {hn::Add(hn::ShiftRight<2>(place), hn::Set(du, static_cast<uint32_t>(block)))};
+    philox_blocks(c, static_cast<uint32_t>(block >> 32), seed, high);
+    const auto one = hn::Set(du, 1u), two = hn::Set(du, 2u);
+    const auto odd = hn::Eq(hn::And(place, one), one);
+    const auto bits = hn::IfThenElse(hn::Eq(hn::And(place, two), two), hn::IfThenElse(odd, c[3], c[2]),
+                                     hn::IfThenElse(odd, c[1], c[0]));
+    hn::StoreU(uniform_from_bits(bits), D(), dst + i);
+  }
+  return i;
+}
+#endif
+
+void uniform(float* dst, uint64_t seed, uint64_t high, uint64_t index, uint64_t stride, size_t n) {
+  size_t i = 0;
+  const auto one = [&](size_t k) {
+    const uint64_t at = index + k * stride;
+    dst[k] = freight::uniform_from_bits(philox(seed, at >> 2, high).v[at & 3]);
+  };
+#if HWY_TARGET != HWY_SCALAR
+  if (stride == 1) {
+    const D d;
+    const size_t lanes = hn::Lanes(DU());
+    for (; i < n && (index + i) % 4 != 0; ++i) one(i);
+    uint64_t block = (index + i) >> 2;
+    for (; i + 4 * lanes <= n && (block >> 32) == ((block + lanes) >> 32); i += 4 * lanes, block += lanes) {
+      hn::Vec<DU> c[4] = {hn::Iota(DU(), static_cast<uint32_t>(block))};
+      philox_blocks(c, static_cast<uint32_t>(block >> 32), seed, high);
+      HWY_ALIGN float words[4][hn::MaxLanes(DU())];
+      for (size_t w = 0; w < 4; ++w) hn::Store(uniform_from_bits(c[w]), d, words[w]);
+      for (size_t k = 0; k < lanes; ++k) {
+        for (size_t w = 0; w < 4; ++w) dst[i + 4 * k + w] = words[w][k];
+      }
     }
-    HWY_ALIGN float words[4][hn::MaxLanes(DU())];
-    const V scale = hn::Set(d, 0x1p-24f);
-    const auto real = [&](hn::Vec<DU> bits) HWY_ATTR {
-      return hn::Mul(hn::ConvertTo(d, hn::BitCast(DI(), hn::ShiftRight<8>(bits))), scale);
-    };
-    hn::Store(real(c0), d, words[0]);
-    hn::Store(real(c1), d, words[1]);
-    hn::Store(real(c2), d, words[2]);
-    hn::Store(real(c3), d, words[3]);
-    for (size_t k = 0; k < lanes; ++k) {
-      for (size_t w = 0; w < 4; ++w) dst[i + 4 * k + w] = words[w][k];
-    }
+  } else {
+    i = uniform_apart(dst, seed, high, index, stride, n);
   }
 #endif
-  for (; i < n; ++i) dst[i] = uniform_from_bits(philox(seed, (index + i) >> 2, high).v[(index + i) & 3]);
+  for (; i < n; ++i) one(i);
 }
 
 F32Table make_table() {

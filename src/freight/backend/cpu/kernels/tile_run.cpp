@@ -232,15 +232,13 @@ class Kernel final : public TileKernel {
   void draw(float* dst, const TileStep& s, const int64_t* key, int64_t index, int64_t stride, int64_t n) const {
     const uint64_t seed = static_cast<uint64_t>(key[0]), step = static_cast<uint64_t>(key[s.key_stride]);
     const uint32_t stream = static_cast<uint32_t>(s.number);
-    if (s.call.op == Op::random_uniform && stride == 1) {
+    if (s.call.op == Op::random_uniform) {
       table_.uniform(dst, seed, (static_cast<uint64_t>(stream) << 32) ^ step, static_cast<uint64_t>(index),
-                     static_cast<size_t>(n));
+                     static_cast<uint64_t>(stride), static_cast<size_t>(n));
       return;
     }
-    for (int64_t i = 0; i < n; ++i, index += stride) {
-      dst[i] = s.call.op == Op::random_uniform ? random_uniform(seed, step, stream, static_cast<uint64_t>(index))
-                                               : random_normal(seed, step, stream, static_cast<uint64_t>(index));
-    }
+    for (int64_t i = 0; i < n; ++i, index += stride)
+      dst[i] = random_normal(seed, step, stream, static_cast<uint64_t>(index));
   }
 
   // --- accumulations ---

@@ -21,8 +21,8 @@ struct F32Table {
   void (*expand_rows)(float* dst, const float* a, size_t rows, size_t width);  // dst[r, j] = a[r]
   TileFn load_bf16, load_u8;                                                   // to f32
   TileFn store_bf16, store_bool;                                               // from f32
-  // Draws [index, index + n) as random_uniform of philox.h.
-  void (*uniform)(float* dst, uint64_t seed, uint64_t high, uint64_t index, size_t n);
+  // Draws index, index + stride ... as random_uniform of philox.h, n of them.
+  void (*uniform)(float* dst, uint64_t seed, uint64_t high, uint64_t index, uint64_t stride, size_t n);
 };
 const F32Table& f32_table();
 
