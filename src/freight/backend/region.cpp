@@ -41,8 +41,8 @@ bool is_spread(const Operand& o) {
   return spread;
 }
 
-// The leading operand is the first result, or else the first operand, that fills the space densely; where there is none,
-// the first that fills it at all.
+// The leading operand is the first result, or else the first operand, that fills the space densely; where there is
+// none, the first that fills it at all.
 std::vector<int> order_of(const Shape& space, const StepSpec& spec) {
   std::vector<int> order(static_cast<size_t>(space.rank()));
   std::iota(order.begin(), order.end(), 0);
