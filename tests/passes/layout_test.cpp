@@ -87,6 +87,17 @@ TEST(Layout, AnAdaptivePoolOfUnequalWindowsBetweenConvolutionsConvertsNothing) {
   EXPECT_EQ(copies(p), 2) << print(p.graph);  // of the input and of the result
 }
 
+TEST(Layout, AxesOfOneElementDoNotHideTheOrderOfMemory) {
+  using Order = std::vector<int>;
+  const auto order = [](const Shape& s) { return memory_order(s, channels_last_strides(s)); };
+  EXPECT_EQ(order({2, 3, 4, 5}), (Order{0, 2, 3, 1}));
+  EXPECT_EQ(order({2, 3, 1, 5}), (Order{0, 2, 3, 1}));
+  EXPECT_EQ(order({1, 3, 4, 5}), (Order{0, 2, 3, 1}));
+  EXPECT_EQ(memory_order({2, 1, 4, 5}, contiguous_strides({2, 1, 4, 5})), (Order{0, 1, 2, 3}));
+  EXPECT_EQ(memory_order({1, 1, 1}, {1, 1, 1}), (Order{0, 1, 2}));
+  EXPECT_EQ(memory_order({5, 1, 3}, {1, 1, 5}), (Order{1, 2, 0}));
+}
+
 TEST(Layout, ReadersOfOneValueShareItsConversion) {
   Graph g;
   Builder b(g);

@@ -46,6 +46,18 @@ bool is_dense(const Shape& shape, const Layout& layout) {
   return true;
 }
 
+std::vector<int> memory_order(const Shape& shape, const Strides& strides) {
+  std::vector<int> order;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] != 1) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return strides[a] > strides[b]; });
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    if (shape[i] == 1) order.insert(i == 0 ? order.begin() : std::find(order.begin(), order.end(), i + 1), i);
+  }
+  return order;
+}
+
 std::string to_string(const Layout& layout) {
   return layout.blocked ? layout.blocked->name : to_string(layout.strides);
 }

@@ -35,6 +35,8 @@ bool same_layout(const Shape& shape, const Layout& a, const Layout& b);
 size_t layout_bytes(const Type& type, const Layout& layout);
 // Every element of the buffer is used exactly once.
 bool is_dense(const Shape& shape, const Layout& layout);
+// The axes from slowest to fastest by stride; an extent of 1 stands before the next longer axis that follows it.
+std::vector<int> memory_order(const Shape& shape, const Strides& strides);
 std::string to_string(const Layout& layout);
 
 // One operand of a step: a typed tensor with its layout. The address is bound later, once.

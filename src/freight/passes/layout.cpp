@@ -11,17 +11,6 @@ namespace freight::passes {
 
 namespace {
 
-// The axes from slowest to fastest by stride; extents of 1 keep their place beside their neighbors.
-std::vector<int> memory_order(const Shape& shape, const Strides& strides) {
-  std::vector<int> order(static_cast<size_t>(shape.rank()));
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    if (shape[a] == 1 || shape[b] == 1) return false;
-    return strides[a] > strides[b];
-  });
-  return order;
-}
-
 // Strides of `to` over the memory of (from, strides), or false where a copy is needed. Row-major element order is kept.
 bool reshape_strides(const Shape& from, const Strides& strides, const Shape& to, Strides& out) {
   Shape f, fs;  // without extents of 1

@@ -3,6 +3,7 @@
 #include "freight/backend/cpu/kernels/indexing.h"
 
 #include <cstring>
+#include <numeric>
 #include <optional>
 
 #include "freight/backend/cpu/families.h"
@@ -45,6 +46,55 @@ std::optional<IndexSteps> steps_of(const Type& type, const Layout& layout, int a
   return steps;
 }
 
+// A tensor in whose memory the axes stand in this order, as (outer, rows, inner).
+struct RowsOf {
+  int64_t outer = 1, rows = 1, inner = 1;
+  RowsOf(const Shape& shape, int axis, const std::vector<int>& order) {
+    bool behind = false;
+    for (const int i : order) {
+      (i == axis ? rows : behind ? inner : outer) *= shape[i];
+      behind = behind || i == axis;
+    }
+  }
+};
+
+// The axes of the updates in the order of the table's, and the other way round: those of the indices, `more` + 1 of
+// them, stand where the table has `axis`. Empty where they lie apart.
+std::vector<int> order_of_updates(const std::vector<int>& table, int axis, int more) {
+  std::vector<int> order;
+  for (const int i : table) {
+    if (i != axis) order.push_back(i < axis ? i : i + more);
+    for (int k = 0; i == axis && k <= more; ++k) order.push_back(axis + k);
+  }
+  return order;
+}
+std::vector<int> order_of_table(const std::vector<int>& updates, int axis, int more) {
+  std::vector<int> order;
+  for (const int i : updates) {
+    if (i <= axis || i > axis + more) order.push_back(i <= axis ? i : i - more);
+  }
+  if (order_of_updates(order, axis, more) != updates) order.clear();
+  return order;
+}
+
+bool picks_rows(Op op) { return op == Op::gather || op == Op::scatter_add; }
+
+// The order of the table's axes in which whole rows are picked or added to: that of the memory of what is given, where
+// its rows are at least as long as in row-major order. Empty: row-major.
+std::vector<int> order_of_rows(const Graph& graph, const Node& node, const std::vector<Layout>& given) {
+  const bool adds = node.op == Op::scatter_add;
+  const Shape &shape = graph.type(node.in(adds ? 1 : 0)).shape,
+              &table = graph.type(adds ? node.out() : node.in(0)).shape;
+  const Layout& layout = given[adds ? 1 : 0];
+  const int axis = axis_of(node), more = graph.type(node.in(adds ? 0 : 1)).shape.rank() - 1;
+  if (more < 0 || !is_dense(shape, layout)) return {};
+  std::vector<int> order = memory_order(shape, layout.strides), plain(static_cast<size_t>(table.rank()));
+  if (adds) order = order_of_table(order, axis, more);
+  std::iota(plain.begin(), plain.end(), 0);
+  if (order.empty() || RowsOf(table, axis, order).inner < RowsOf(table, axis, plain).inner) return {};
+  return order;
+}
+
 IndexProblem problem(const StepSpec& spec) {
   const Op op = spec.node->op;
   const Type& result = spec.out[0].type;
@@ -61,7 +111,13 @@ IndexProblem problem(const StepSpec& spec) {
   IndexProblem p;
   p.op = spec.node->called();
   p.where = spec.node->location();
-  for (int i = 0; i < tensor.rank(); ++i) (i < axis ? p.outer : i == axis ? p.rows : p.inner) *= tensor[i];
+  std::vector<int> order(static_cast<size_t>(tensor.rank()));
+  std::iota(order.begin(), order.end(), 0);
+  if (picks_rows(op)) order = memory_order(tensor, (scatters(op) ? spec.out[0] : spec.in[0]).layout.strides);
+  const RowsOf axes(tensor, axis, order);
+  p.outer = axes.outer;
+  p.rows = axes.rows;
+  p.inner = axes.inner;
   p.dtype = result.dtype;
   p.result_bytes = result.bytes();
   if (op == Op::argsort) p.dtype = spec.in[0].type.dtype;
@@ -137,6 +193,20 @@ bool takes_index(const Graph& graph, const Node& node) {
 
 LayoutPlan index_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given, const FrozenInputs&) {
   LayoutPlan plan;
+  if (picks_rows(node.op)) {
+    const bool adds = node.op == Op::scatter_add;
+    if (const std::vector<int> order = order_of_rows(graph, node, given); !order.empty()) {
+      const auto& indices = graph.type(node.in(adds ? 0 : 1)).shape;
+      const Layout table{permuted_strides(graph.type(adds ? node.out() : node.in(0)).shape, order), nullptr},
+          updates{permuted_strides(graph.type(adds ? node.in(1) : node.out()).shape,
+                                   order_of_updates(order, axis_of(node), indices.rank() - 1)),
+                  nullptr},
+          plain = Layout::row_major(indices);
+      plan.in = adds ? std::vector{plain, updates} : std::vector{table, plain};
+      plan.out = {adds ? table : updates};
+      return plan;
+    }
+  }
   for (size_t i = 0; i < given.size(); ++i) {
     const Type& type = graph.type(node.inputs[i]);
     const bool takes = node.op == Op::gather_elements && steps_of(type, given[i], axis_of(node));
