@@ -6,6 +6,7 @@
 #include "freight/base/error.h"
 #include "freight/base/strings.h"
 #include "freight/data/catalog.h"
+#include "freight/data/source.h"
 #include "freight/io/file.h"
 #include "freight/job/signals.h"
 #include "freight/report/page.h"
