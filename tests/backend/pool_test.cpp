@@ -1,6 +1,8 @@
 // Max pooling and its gradient on the CPU against the reference backend: all kinds of numbers and windows, however
-// the largest number is told from one to the other, and the kernels of bf16 on memory that tells of what reaches out.
-#include "freight/backend/cpu/kernels/bf16/pool.h"
+// the largest number is told from one to the other; and its kernels against plain loops, bit by bit, on memory that
+// tells of what reaches out.
+#include "freight/backend/cpu/kernels/pool.h"
+
 #include "freight/ir/builder.h"
 #include "tests/backend/bf16_kernels.h"
 #include "tests/support/run.h"
@@ -92,33 +94,155 @@ TEST(CpuPool, MaximaAndGradientsAreThoseOfTheReference) {
   clear_plan_cache();
 }
 
-// Where the processor has kernels of its own for bf16.
-TEST(CpuPool, NothingIsReadOrWrittenOutsideOfBf16Pixels) {
-  FREIGHT_NEEDS_BF16();
-  for (const PoolCase& p : kCases) {
-    if (p.kernel * p.kernel > 256) continue;
-    SCOPED_TRACE(text(p));
-    PoolGeometry g;
-    g.channels = p.c;
-    const int64_t in[] = {p.h, p.w};
-    for (int a = 0; a < 2; ++a) {
-      g.in[a] = in[a];
-      g.kernel[a] = p.kernel;
-      g.stride[a] = p.stride;
-      g.pad[a] = p.pad;
-      g.out[a] = (in[a] + 2 * p.pad - p.kernel) / p.stride + 1;
+// What the kernels must give, bit by bit.
+template <class T>
+struct PlainPool {
+  std::vector<T> y, dx;
+  std::vector<int32_t> index;
+};
+
+float number_of(float v) { return v; }
+float number_of(Bf16 v) { return static_cast<float>(value(v)); }
+void put(float v, float& to) { to = v; }
+void put(float v, Bf16& to) { to = BFloat16(v).bits; }
+
+template <class T>
+PlainPool<T> plain_pool(const PoolGeometry& g, const T* x, const T* dy) {
+  PlainPool<T> p;
+  const int64_t out = g.n * g.out[0] * g.out[1], plane = g.in[0] * g.in[1];
+  std::vector<float> sums(static_cast<size_t>(g.n * plane * g.channels));
+  for (int64_t o = 0; o < out * g.channels; ++o) {
+    const int64_t c = o % g.channels, ow = o / g.channels % g.out[1], oh = o / g.channels / g.out[1] % g.out[0];
+    const int64_t image = o / g.channels / g.out[1] / g.out[0] * plane;
+    const PoolRange rows = g.window(0, oh), columns = g.window(1, ow);
+    int64_t best = -1;
+    for (int64_t h = rows.from; h < rows.to; ++h) {
+      for (int64_t w = columns.from; w < columns.to; ++w) {
+        const auto at = [&](int64_t pixel) { return number_of(x[(image + pixel) * g.channels + c]); };
+        const int64_t i = h * g.in[1] + w;
+        if (best < 0 || (!std::isnan(at(best)) && (std::isnan(at(i)) || at(i) > at(best)))) best = i;
+      }
     }
-    const Guarded<Bf16> x(p.h * p.w * p.c), y(g.out[0] * g.out[1] * p.c), dx(x.size());
-    const Guarded<int32_t> places((y.size() + 3) / 4);  // a byte each
-    fill_exact(x.data(), x.size(), 3);
-    const PoolTable& table = bf16_pool_table();
-    for (int64_t row = 0; row < g.out[0]; ++row) table.max(g, x.data(), y.data(), places.data(), row);
-    for (int64_t row = 0; row < p.h; ++row) table.max_grad(g, y.data(), places.data(), dx.data(), row);
-    double given = 0, taken = 0;
-    for (int64_t i = 0; i < y.size(); ++i) given += value(y[i]);
-    for (int64_t i = 0; i < x.size(); ++i) taken += value(dx[i]);
-    EXPECT_EQ(given, taken);
+    T least;
+    put(-INFINITY, least);
+    p.y.push_back(best < 0 ? least : x[(image + best) * g.channels + c]);
+    p.index.push_back(static_cast<int32_t>(best));
+    // Windows follow each other in the order in which the kernels add them.
+    if (best >= 0) sums[static_cast<size_t>((image + best) * g.channels + c)] += number_of(dy[o]);
   }
+  p.dx.resize(sums.size());
+  for (size_t i = 0; i < sums.size(); ++i) put(sums[i], p.dx[i]);
+  return p;
+}
+
+// Numbers with many equal ones, NaN of both signs and many bits, zeros of both signs.
+template <class T>
+void fill_pixels(const Guarded<T>& to, Fill fill, uint64_t seed) {
+  PhiloxStream r(seed, 0, 1);
+  for (int64_t i = 0; i < to.size(); ++i) {
+    const float v = std::round(r.uniform(-8, 8)) / 8, kind = r.uniform(0, 100);
+    const auto bits = static_cast<uint32_t>(r.uniform(1, 63)) << 16;
+    if (fill == Fill::positive) {
+      put(std::max(v, 0.0f), to[i]);
+    } else if (kind < 4) {
+      // Quiet: arithmetic on others changes their bits.
+      const auto nan = std::bit_cast<float>((kind < 2 ? 0x7fc00000u : 0xffc00000u) | bits);
+      put(nan, to[i]);
+    } else {
+      put(kind < 7 ? -INFINITY : kind < 8 ? INFINITY : kind < 25 ? -0.0f : v, to[i]);
+    }
+  }
+}
+
+template <class T>
+void compare_with_plain_loops(const PoolTable& table, PoolGeometry g, Fill fill) {
+  const int64_t in = g.n * g.in[0] * g.in[1] * g.channels, out = g.n * g.out[0] * g.out[1] * g.channels;
+  const Guarded<T> x(in), dy(out), y(out), dx(in);
+  fill_pixels(x, fill, 3);
+  PhiloxStream r(4, 0, 1);
+  for (int64_t i = 0; i < out; ++i) put(r.uniform(-1, 1), dy[i]);
+  const PlainPool<T> need = plain_pool(g, x.data(), dy.data());
+  const auto check = [&](auto* places) {
+    for (int64_t row = 0; row < g.n * g.out[0]; ++row) table.max(g, x.data(), y.data(), places, row);
+    for (int64_t row = 0; row < g.n * g.in[0]; ++row) table.max_grad(g, dy.data(), places, dx.data(), row);
+    EXPECT_EQ(std::memcmp(y.data(), need.y.data(), y.bytes()), 0);
+    EXPECT_EQ(std::memcmp(dx.data(), need.dx.data(), dx.bytes()), 0);
+  };
+  const Guarded<int32_t> indices(out);
+  check(indices.data());
+  EXPECT_EQ(std::memcmp(indices.data(), need.index.data(), indices.bytes()), 0);
+  if (g.kernel[0] * g.kernel[1] > 256) return;
+  g.places = MaxPlaces::bytes;
+  const Guarded<uint8_t> bytes(out);
+  check(bytes.data());
+}
+
+TEST(CpuPool, ResultsAreThoseOfPlainLoopsBitByBitAndNothingElseIsTouched) {
+  std::vector<PoolCase> cases(std::begin(kCases), std::end(kCases));
+  for (const int64_t c : {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 40}) {
+    for (const auto& [h, w, kernel, stride, pad] : {std::array<int64_t, 5>{5, 7, 1, 1, 0},
+                                                    {6, 7, 1, 2, 0},
+                                                    {8, 10, 2, 2, 0},
+                                                    {7, 9, 2, 2, 1},
+                                                    {6, 6, 2, 1, 0},
+                                                    {9, 9, 3, 2, 1},
+                                                    {8, 7, 3, 2, 0},
+                                                    {7, 7, 3, 1, 1},
+                                                    {1, 2, 3, 1, 1},
+                                                    {2, 1, 3, 2, 1},
+                                                    {9, 8, 3, 3, 0},
+                                                    {7, 5, 2, 3, 0},
+                                                    {9, 9, 5, 2, 2},
+                                                    {4, 5, 3, 5, 1}}) {
+      cases.push_back({c, h, w, kernel, stride, pad});
+    }
+  }
+  test::for_each_simd_target([&] {
+    for (const PoolCase& p : cases) {
+      PoolGeometry g{.n = 2, .channels = p.c};
+      const int64_t in[] = {p.h, p.w};
+      for (int a = 0; a < 2; ++a) {
+        g.in[a] = in[a];
+        g.kernel[a] = p.kernel;
+        g.stride[a] = p.stride;
+        g.pad[a] = p.pad;
+        g.out[a] = (in[a] + 2 * p.pad - p.kernel) / p.stride + 1;
+      }
+      for (const Fill fill : {Fill::positive, Fill::any}) {
+        SCOPED_TRACE(cat(text(p), " ", static_cast<int>(fill)));
+        compare_with_plain_loops<float>(pool_tables().f32, g, fill);
+        compare_with_plain_loops<Bf16>(pool_tables().bf16, g, fill);
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  });
+}
+
+// One number of another kind among equal ones, in each place of a window.
+TEST(CpuPool, NanAndZerosOfEitherSignAreFoundInEveryPlace) {
+  test::for_each_simd_target([] {
+    for (const int64_t kernel : {1, 2, 3, 4}) {
+      for (const float odd : {NAN, -NAN, 0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY}) {
+        for (const float even : {0.0f, -0.0f, -INFINITY, 1.0f, NAN}) {
+          for (int64_t place = 0; place < kernel * kernel; ++place) {
+            SCOPED_TRACE(cat(kernel, " ", odd, " ", even, " ", place));
+            const PoolGeometry g{.channels = 37, .in = {kernel, kernel}, .kernel = {kernel, kernel}};
+            const Guarded<float> x(kernel * kernel * g.channels), y(g.channels);
+            const Guarded<int32_t> index(g.channels);
+            for (int64_t i = 0; i < x.size(); ++i) x[i] = i / g.channels == place ? odd : even;
+            pool_tables().f32.max(g, x.data(), y.data(), index.data(), 0);
+            const bool wins = !std::isnan(even) && (std::isnan(odd) || odd > even);
+            const bool loses = !std::isnan(odd) && (std::isnan(even) || even > odd);
+            const int64_t need = wins ? place : loses && place == 0 && kernel > 1 ? 1 : 0;
+            for (int64_t c = 0; c < g.channels; ++c) {
+              ASSERT_EQ(index[c], need);
+              ASSERT_EQ(std::bit_cast<uint32_t>(y[c]), std::bit_cast<uint32_t>(need == place ? odd : even));
+            }
+          }
+        }
+      }
+    }
+  });
 }
 
 }  // namespace

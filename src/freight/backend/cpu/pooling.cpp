@@ -4,8 +4,6 @@
 #include <algorithm>
 
 #include "freight/backend/cpu/families.h"
-#include "freight/backend/cpu/kernels/bf16/blocks.h"
-#include "freight/backend/cpu/kernels/bf16/pool.h"
 #include "freight/backend/cpu/kernels/scratch.h"
 #include "freight/base/threads.h"
 
@@ -34,8 +32,9 @@ class PoolKernel final : public Kernel {
       : op_(op), g_(geometry_of_step), table_(table) {
     const auto& result = op == Op::max_pool_grad || op == Op::avg_pool_grad ? g_.in : g_.out;
     rows_ = g_.n * result[0];
-    // Chunks of some 8,000 elements.
-    chunk_ = std::max<int64_t>(1, 8192 / std::max<int64_t>(result[1] * g_.channels, 1));
+    // Neighbouring chunks of overlapping windows read the same rows: chunks are large where there are many.
+    const int64_t width = std::max<int64_t>(result[1] * g_.channels, 1);
+    chunk_ = std::max<int64_t>(1, std::clamp<int64_t>(rows_ * width / 256, 8192, 32768) / width);
     constexpr int64_t kVector = 16;
     if (op == Op::max_pool && !indices) line_bytes_ = (g_.in[1] * g_.channels + kVector) * sizeof(float);
     reserve_thread_scratch(line_bytes_);
@@ -53,9 +52,9 @@ class PoolKernel final : public Kernel {
   void one(void* const* o, int64_t row) const {
     switch (op_) {
       case Op::max_pool:
-        if (line_bytes_ == 0) return table_.max(g_, o[0], o[1], static_cast<int32_t*>(o[2]), row);
+        if (line_bytes_ == 0) return table_.max(g_, o[0], o[1], o[2], row);
         return table_.max_values(g_, o[0], o[1], static_cast<float*>(thread_scratch(line_bytes_)), row);
-      case Op::max_pool_grad: return table_.max_grad(g_, o[0], static_cast<const int32_t*>(o[1]), o[2], row);
+      case Op::max_pool_grad: return table_.max_grad(g_, o[0], o[1], o[2], row);
       case Op::avg_pool: return table_.average(g_, o[0], o[1], row);
       default: return table_.average_grad(g_, o[0], o[1], row);
     }
@@ -97,16 +96,18 @@ std::unique_ptr<Kernel> make_pool(const StepSpec& spec) {
   const Value indices = gradient ? origin(graph, spec.node->in(1)) : spec.node->outputs.back();
   // The kernel looks for an element only in the windows that cover it: indices must be those of max_pool.
   if (gradient && graph.def(indices).op != Op::max_pool) return nullptr;
-  const auto is_bf16 = [&](const Node& n) { return graph.type(n.outputs[0]).dtype == DType::bf16; };
-  const auto reads = [&](const Node& n) { return n.op == Op::max_pool_grad && n.in(1) == indices && is_bf16(n); };
+  const auto reads = [&](const Node& n) {
+    return n.op == Op::max_pool_grad && n.in(1) == indices && takes_pool(graph, n);
+  };
+  const Node& source = graph.def(indices);
   const auto readers = graph.use_counts()[indices];
-  const bool inside = readers == std::count_if(graph.nodes.begin(), graph.nodes.end(), reads);
-  const auto& a = attrs<PoolAttrs>(*spec.node);
-  // Places in bytes are for these kernels alone: where the maxima or one of their gradients are f32, they are indices.
-  const bool special = bf16_table() && inside && is_bf16(graph.def(indices)) && a.kernel.numel() <= 256;
-  const PoolTable& table = dtype == DType::f32 ? pool_tables().f32 : special ? bf16_pool_table() : pool_tables().bf16;
+  const bool inside =
+      takes_pool(graph, source) && readers == std::count_if(graph.nodes.begin(), graph.nodes.end(), reads);
   const Operand &large = backward ? spec.out[0] : spec.in[0], &small = backward ? spec.in[0] : spec.out[0];
-  return std::make_unique<PoolKernel>(op, table, geometry(a, large.type.shape, small.type.shape), readers > 0);
+  PoolGeometry g = geometry(attrs<PoolAttrs>(*spec.node), large.type.shape, small.type.shape);
+  // Nobody else can read places in bytes.
+  if (inside && attrs<PoolAttrs>(source).kernel.numel() <= 256) g.places = MaxPlaces::bytes;
+  return std::make_unique<PoolKernel>(op, dtype == DType::f32 ? pool_tables().f32 : pool_tables().bf16, g, readers > 0);
 }
 
 }  // namespace freight::cpu
