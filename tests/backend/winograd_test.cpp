@@ -5,13 +5,19 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
 #include "freight/backend/cpu/kernels/bf16/blocks.h"
 #include "freight/backend/cpu/kernels/gemm_tile.h"
 #include "freight/base/dtype.h"
+#include "freight/base/strings.h"
+#include "freight/ir/builder.h"
+#include "freight/passes/passes.h"
 #include "tests/backend/cpu_kernels.h"
+#include "tests/support/arrays.h"
+#include "tests/support/run.h"
 #include "tests/support/simd_targets.h"
 
 namespace freight::cpu {
@@ -42,7 +48,7 @@ void check_all_products(ConvProblem p, const ConvReference& r) {
   for (bool relu : {false, true}) {
     p.relu = relu;
     const auto forward = [&] {
-      const Winograd<float> conv(p, Winograd<float>::Weights::stored, relu);
+      const Winograd<float> conv(p, Winograd<float>::Weights::stored, WinogradImages::joined, relu);
       Array out(DType::f32, {r.dy.numel()}), s = scratch(conv.scratch_bytes());
       conv.run(r.x.data<float>(), r.w.data<float>(), r.b.data<float>(), nullptr, out.data<float>(), s.raw());
       return out;
@@ -52,7 +58,7 @@ void check_all_products(ConvProblem p, const ConvReference& r) {
   }
   p.relu = false;
   const auto input_gradient = [&] {
-    const Winograd<float> conv(transposed(p), Winograd<float>::Weights::transposed, false);
+    const Winograd<float> conv(transposed(p), Winograd<float>::Weights::transposed, WinogradImages::joined, false);
     Array out(DType::f32, {r.x.numel()}), s = scratch(conv.scratch_bytes());
     conv.run(r.dy.data<float>(), r.w.data<float>(), nullptr, nullptr, out.data<float>(), s.raw());
     return out;
@@ -111,11 +117,12 @@ void check_bf16(ConvProblem p) {
   p.relu = true;
   using F32 = Winograd<float>;
   using Narrow = Winograd<Bf16>;
-  run(F32(p, F32::Weights::stored, false), Narrow(p, Narrow::Weights::stored, true), x, x16, true, dy.numel());
+  run(F32(p, F32::Weights::stored, WinogradImages::joined, false),
+      Narrow(p, Narrow::Weights::stored, WinogradImages::joined, true), x, x16, true, dy.numel());
   p.relu = false;
   const ConvProblem t = transposed(p);
-  run(F32(t, F32::Weights::transposed, false), Narrow(t, Narrow::Weights::transposed, false), dy, dy16, false,
-      x.numel());
+  run(F32(t, F32::Weights::transposed, WinogradImages::joined, false),
+      Narrow(t, Narrow::Weights::transposed, WinogradImages::joined, false), dy, dy16, false, x.numel());
   const WinogradGradWeight<float> exact(p);
   const WinogradGradWeight<Bf16> narrow(p);
   Array dw(DType::f32, {w.numel()}), s = scratch(std::max(exact.scratch_bytes(), narrow.scratch_bytes()));
@@ -162,12 +169,58 @@ TEST(WinogradFrozen, ImagesStayApart) {
   Array filters(DType::f32, {filter_floats(p.c, p.o, 3)}), y(DType::f32, {r.dy.numel()});
   transform_filters(r.w.data<float>(), filters.data<float>(), p.o, p.c, 3, 1, p.c * 9, 9);
   r.x.data<float>()[12 * 13 * 16] = std::numeric_limits<float>::quiet_NaN();  // the last row of the first image
-  const Winograd<float> conv(p, Winograd<float>::Weights::transformed, false);
+  const Winograd<float> conv(p, Winograd<float>::Weights::transformed, WinogradImages::apart, false);
   Array s = scratch(conv.scratch_bytes());
   conv.run(r.x.data<float>(), filters.data<float>(), nullptr, nullptr, y.data<float>(), s.raw());
   const float *first = y.data<float>(), *second = first + y.numel() / 2;
   EXPECT_TRUE(std::any_of(first, second, [](float v) { return std::isnan(v); }));
   EXPECT_FALSE(std::any_of(second, second + y.numel() / 2, [](float v) { return std::isnan(v); }));
+}
+
+// So are those that change, where no gradient of theirs is computed: predictions during training, gradients of images.
+TEST(WinogradPlans, ASampleKeepsItsResultWhateverTheOthersAre) {
+  struct Case {
+    DType dtype;
+    int64_t n, channels;
+  };
+  for (const Case& k : {Case{DType::f32, 4, 16}, Case{DType::bf16, 16, 64}}) {
+    for (const bool gradient : {false, true}) {
+      SCOPED_TRACE(cat(to_string(k.dtype), gradient ? ", gradient of the images" : ", result"));
+      Graph g;
+      Builder b(g);
+      const Shape image{k.n, k.channels, 14, 14};
+      const auto leaf = [&](Op op, const Shape& s) {
+        return b.cast(b.one(op, LeafAttrs{"x", {DType::f32, s}}, {}), k.dtype);
+      };
+      const Value x = leaf(Op::input, image), w = leaf(Op::state, {k.channels, k.channels, 3, 3});
+      const ConvAttrs same{{1, 1}, {1, 1}, {1, 1}, {1, 1}, 1, {}, {}};
+      const Value y = b.one(Op::conv, same, {x, w});
+      Value result = y;
+      if (gradient) {
+        const Value loss = b.reshape(b.sum(b.unary(Op::square, b.cast(y, DType::f32)), {0, 1, 2, 3}), {});
+        result = freight::grad(g, loss, {x})[0];
+      }
+      g.outputs = {b.cast(result, DType::f32)};
+      const Array weight = test::random_array({{DType::f32, {k.channels, k.channels, 3, 3}}, test::Fill::unit}, 1);
+      const auto with = [&](float factor) {
+        Array images = test::random_array({{DType::f32, image}, test::Fill::unit}, 2);
+        const int64_t sample = images.numel() / k.n;
+        for (int64_t i = 2 * sample; i < 3 * sample; ++i) images.data<float>()[i] *= factor;
+        return test::run_planned("cpu", g, {images}, {weight})[0];
+      };
+      const Array expected = with(1);
+      const int64_t sample = expected.numel() / k.n;
+      for (const float factor : {1e4f, std::numeric_limits<float>::quiet_NaN()}) {
+        const Array got = with(factor);
+        for (const int64_t i : {1, 3}) {
+          EXPECT_EQ(std::memcmp(got.data<float>() + i * sample, expected.data<float>() + i * sample,
+                                static_cast<size_t>(sample) * sizeof(float)),
+                    0)
+              << "sample " << i << " beside one times " << factor;
+        }
+      }
+    }
+  }
 }
 
 TEST(WinogradFits, SquareFiltersOfUnitStrideWithFullVectors) {

@@ -80,12 +80,13 @@ void sliced(int64_t first, int64_t last, F f) {
 
 }  // namespace
 
-WinogradGrid::Axis WinogradGrid::axis(int64_t in, int64_t out, int64_t taps, int64_t pad, int64_t count, bool apart) {
+WinogradGrid::Axis WinogradGrid::axis(int64_t in, int64_t out, int64_t taps, int64_t pad, int64_t count,
+                                      WinogradImages images) {
   const int64_t behind = out + taps - 1 - in - pad, period = std::max(in + std::max(pad, behind), out);
   const Axis joined = {count, period, ceil_div(period * (count - 1) + out, kTile), true};
   const Axis cut = {count, round_up(out, kTile), ceil_div(out, kTile) * count, false};
   // A patch reaches into one more image at most.
-  return !apart && joined.tiles < cut.tiles && period >= taps + kTile - 1 ? joined : cut;
+  return images == WinogradImages::joined && joined.tiles < cut.tiles && period >= taps + kTile - 1 ? joined : cut;
 }
 
 // Images lie `image` floats apart, their pixels along the axis, so many, `pixel` floats, those of a square `step`
@@ -106,13 +107,13 @@ std::vector<WinogradGrid::AxisSpans> WinogradGrid::parts(const Axis& axis, int64
   return all;
 }
 
-WinogradGrid::WinogradGrid(const ConvProblem& p, int64_t side, bool apart) {
-  Axis across = axis(p.w, p.ow, p.kw, p.pad_w, 1, apart);
+WinogradGrid::WinogradGrid(const ConvProblem& p, int64_t side, WinogradImages images) {
+  Axis across = axis(p.w, p.ow, p.kw, p.pad_w, 1, images);
   for (const int64_t columns : {2, 4}) {
-    const Axis wider = axis(p.w, p.ow, p.kw, p.pad_w, columns, apart);
+    const Axis wider = axis(p.w, p.ow, p.kw, p.pad_w, columns, images);
     if (p.n % columns == 0 && wider.tiles * across.count < across.tiles * columns) across = wider;
   }
-  const Axis down = axis(p.h, p.oh, p.kh, p.pad_h, p.n / across.count, apart);
+  const Axis down = axis(p.h, p.oh, p.kh, p.pad_h, p.n / across.count, images);
   const auto squares = [&](int64_t h, int64_t w, int64_t c, int64_t pad_h, int64_t pad_w, int64_t pixels) {
     Squares s{{w * c, c}, pixels, static_cast<uint32_t>(across.tiles), {}, {}};
     s.down = parts(down, across.count * h * w * c, h, w * c, pad_h, pixels, pixels);
@@ -169,10 +170,10 @@ bool winograd_fits(const ConvProblem& p) {
 }
 
 template <class T>
-Winograd<T>::Winograd(const ConvProblem& problem, Weights weights, bool stream)
+Winograd<T>::Winograd(const ConvProblem& problem, Weights weights, WinogradImages images, bool stream)
     : p_(problem),
       weights_(weights),
-      grid_(problem, table_of<T>(problem.kh).patch, weights == Weights::transformed),
+      grid_(problem, table_of<T>(problem.kh).patch, images),
       elements_(elements_of(problem.kh)),
       stream_(stream && kLineLanes == winograd_tables().lanes) {
   u_ = odd_lines(panel_size(p_.c, p_.o));
@@ -254,7 +255,9 @@ void Winograd<T>::run(const T* x, const T* w, const T* bias, const T* residual, 
 // large for a copy per task, so the threads share the elements of one block after the other.
 template <class T>
 WinogradGradWeight<T>::WinogradGradWeight(const ConvProblem& problem)
-    : p_(problem), grid_(problem, table_of<T>(problem.kh).patch, false), elements_(elements_of(problem.kh)) {
+    : p_(problem),
+      grid_(problem, table_of<T>(problem.kh).patch, WinogradImages::joined),
+      elements_(elements_of(problem.kh)) {
   width_ = 2 * gemm_table().lanes;
   v_row_ = p_.c % 256 == 0 ? p_.c + 16 : p_.c;
   const int64_t tiles = grid_.tiles(), padded = ceil_div(p_.o, width_) * width_;

@@ -17,10 +17,12 @@ bool winograd_fits(const ConvProblem& p);
 
 // Where the tiles of 4x4 results lie: images stand in rows and columns, and where that takes fewer of them, tiles cross
 // from one into the next, with as many zeros between as the filter reaches out: 13x13 pixels need 49 tiles for four
-// images instead of 64. What is no number in one image then reaches the next: `apart` keeps them from each other.
+// images instead of 64. What is no number in one image, or far larger than the next one's, then reaches that one, the
+// latter as rounding errors: `apart` keeps them from each other.
+enum class WinogradImages : uint8_t { joined, apart };
 class WinogradGrid {
  public:
-  WinogradGrid(const ConvProblem& p, int64_t side, bool apart);
+  WinogradGrid(const ConvProblem& p, int64_t side, WinogradImages images);
   int64_t tiles() const { return static_cast<int64_t>(in_.down.size() * in_.across.size()); }
   WinogradPatch in(int64_t tile) const { return patch(in_, tile); }  // `side` pixels from the padding before it on
   WinogradPatch out(int64_t tile) const { return patch(out_, tile); }
@@ -44,7 +46,7 @@ class WinogradGrid {
     uint32_t columns;
     std::vector<AxisSpans> down, across;
   };
-  static Axis axis(int64_t in, int64_t out, int64_t taps, int64_t pad, int64_t count, bool apart);
+  static Axis axis(int64_t in, int64_t out, int64_t taps, int64_t pad, int64_t count, WinogradImages images);
   static std::vector<AxisSpans> parts(const Axis& axis, int64_t image, int64_t pixels, int64_t pixel, int64_t pad,
                                       int64_t side, int64_t step);
   static WinogradPatch patch(const Squares& squares, int64_t tile);
@@ -59,7 +61,7 @@ class Winograd {
   // `transformed`: w is what transform_filters left, for images of floats alone.
   enum class Weights : uint8_t { stored, transposed, transformed };
   // `stream`: results pass the caches by.
-  Winograd(const ConvProblem& problem, Weights weights, bool stream);
+  Winograd(const ConvProblem& problem, Weights weights, WinogradImages images, bool stream);
   // bias (o) and residual (like y) may be null.
   void run(const T* x, const T* w, const T* bias, const T* residual, T* y, void* scratch) const;
   size_t scratch_bytes() const { return scratch_bytes_; }
