@@ -248,9 +248,17 @@ TEST_P(Bf16RecurrentOf, GivesEqualBitsForAnyNumberOfThreadsAndInPlace) {
 
 std::vector<RecurrentCase> recurrent_cases() {
   std::vector<RecurrentCase> all;
-  // Panels of 32 samples, blocks of 32 numbers in two vectors, stretches of 512 steps.
-  for (const auto& [n, t, h] :
-       {std::array<int64_t, 3>{1, 1, 1}, {3, 2, 5}, {33, 4, 17}, {2, 7, 33}, {70, 9, 64}, {5, 131, 40}, {9, 3, 130}}) {
+  // Panels of 32 samples, blocks of 32 numbers in two vectors, stretches of 512 steps. Up to 8 samples of 128 numbers
+  // or more are shared by threads.
+  for (const auto& [n, t, h] : {std::array<int64_t, 3>{1, 1, 1},
+                                {3, 2, 5},
+                                {33, 4, 17},
+                                {2, 7, 33},
+                                {70, 9, 64},
+                                {5, 131, 40},
+                                {9, 3, 130},
+                                {1, 3, 128},
+                                {7, 2, 129}}) {
     for (int i = 0; i < 8; ++i) all.push_back({n, t, h, i / 4 == 1, i / 2 % 2 == 1, i % 2 == 1});
   }
   return all;

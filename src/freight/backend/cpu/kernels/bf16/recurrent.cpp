@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
+#include "freight/backend/cpu/kernels/bf16/dots.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
 #include "freight/backend/cpu/kernels/scratch.h"
 #include "freight/base/threads.h"
@@ -20,6 +22,12 @@ constexpr int64_t kSide = Bf16Table::kSide, kPiece = Bf16Table::kPiece, kBlock =
 constexpr int64_t kLeastRows = 8;   // samples of a task
 constexpr int64_t kStretch = 512;   // steps of the weights' gradient that are packed at once
 constexpr int64_t kMostSums = 256;  // blocks of it that a task holds, or nearly
+// Threads share a step of few samples from so many weights on, and each takes so many blocks of hidden numbers: as in
+// kernels/recurrent.cpp.
+constexpr int64_t kLeastWeights = 32768, kLeastBlocks = 2;
+// Up to so many samples, dot products are faster than AMX's tiles, whose time for a block of 32 x 32 sums is that of
+// two or three rows of dot products.
+constexpr int64_t kDotSamples = 2;
 
 // A step of some samples and 32 of their hidden numbers, or fewer. Pointers are to the first sample's.
 struct StepBlock {
@@ -227,22 +235,105 @@ FREIGHT_AVX512 void gru_grad(const StepBlock& p) {
   }
 }
 
-// A piece of a right operand, lines in the order of memory: element (step, line) of the weights lies at from[step *
-// step_stride + line * line_stride].
-FREIGHT_AVX512 void pack_piece(Bf16* to, const float* from, int64_t step_stride, int64_t line_stride, int64_t steps,
-                               int64_t lines) {
-  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  const __m512i places = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(static_cast<int>(line_stride)));
-  for (int64_t line = 0; line < kSide; line += kRows, from += kRows * line_stride) {
-    const __mmask16 some = first(lines - line);
+// A piece of a right operand, lines in the order of memory: 32 steps of a line side by side, lines `line_stride` apart.
+FREIGHT_AVX512 void pack_steps(Bf16* to, const float* from, int64_t line_stride, int64_t steps, int64_t lines) {
+  alignas(64) Bf16 pairs[kPiece / 2];
+  for (int64_t line = 0; line < kSide; line += kRows, to += kPiece / 2) {
+    for (int64_t i = 0; i < kRows; ++i) {
+      const int64_t some = line + i < lines ? steps : 0;
+      const float* row = from + std::min(line + i, lines - 1) * line_stride;
+      const __m512 low = _mm512_maskz_loadu_ps(first(some), row);
+      const __m512 high = _mm512_maskz_loadu_ps(first(some - kRows), row + kRows);
+      _mm512_store_si512(pairs + i * kSide, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+    }
+    constexpr ptrdiff_t kRow = kSide * sizeof(Bf16);
+    transpose(to, pairs, 4 * kRow, kRow);
+  }
+}
+
+// The same of 32 lines side by side, steps `step_stride` apart.
+FREIGHT_AVX512 void pack_lines(Bf16* to, const float* from, int64_t step_stride, int64_t steps, int64_t lines) {
+  for (int64_t line = 0; line < kSide; line += kRows) {
     const auto bits = [&](int64_t step) FREIGHT_AVX512 {
-      const __mmask16 mask = step < steps ? some : 0;
-      const __m512 none = _mm512_setzero_ps();
-      return _mm512_cvtepu16_epi32(
-          rounded(_mm512_mask_i32gather_ps(none, mask, places, from + step * step_stride, sizeof(float))));
+      const __mmask16 some = step < steps ? first(lines - line) : 0;
+      const float* row = from + std::min(step, steps - 1) * step_stride + line;
+      return _mm512_cvtepu16_epi32(rounded(_mm512_maskz_loadu_ps(some, row)));
     };
     for (int64_t step = 0; step < Bf16Table::kSteps; step += 2, to += kSide)
       _mm512_store_si512(to, _mm512_or_si512(bits(step), _mm512_slli_epi32(bits(step + 1), 16)));
+  }
+}
+
+// Some rows of a left operand by the panels of some gates: a block of sums per gate, rows in the order of memory. Each
+// sum is one chain of additions, so that it is the same whatever rows are computed with it.
+template <int kSomeRows, int kSomeGates>
+FREIGHT_AVX512 void multiply_rows(const Bf16* a, const Bf16* b, int64_t pieces, float* sums) {
+  __m512 acc[kSomeRows][kSomeGates][2];
+#pragma GCC unroll 8
+  for (int r = 0; r < kSomeRows; ++r) {
+#pragma GCC unroll 4
+    for (int k = 0; k < kSomeGates; ++k) acc[r][k][0] = acc[r][k][1] = _mm512_setzero_ps();
+  }
+  const int64_t gate = pieces * kPiece;
+  for (int64_t i = 0; i < pieces; ++i, a += kPiece, b += kPiece) {
+    for (int pair = 0; pair < kRows; ++pair) {
+#pragma GCC unroll 4
+      for (int k = 0; k < kSomeGates; ++k) {
+        const Bf16* columns = b + k * gate + pair * kSide;
+        const auto c0 = (__m512bh)_mm512_load_si512(columns);
+        const auto c1 = (__m512bh)_mm512_load_si512(columns + kPiece / 2);
+#pragma GCC unroll 8
+        for (int r = 0; r < kSomeRows; ++r) {
+          const auto x = (__m512bh)_mm512_set1_epi32(*reinterpret_cast<const int*>(a + r * kSide + 2 * pair));
+          acc[r][k][0] = _mm512_dpbf16_ps(acc[r][k][0], x, c0);
+          acc[r][k][1] = _mm512_dpbf16_ps(acc[r][k][1], x, c1);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kSomeRows; ++r) {
+#pragma GCC unroll 4
+    for (int k = 0; k < kSomeGates; ++k) {
+      _mm512_store_ps(sums + k * kBlock + r * kSide, acc[r][k][0]);
+      _mm512_store_ps(sums + k * kBlock + r * kSide + kRows, acc[r][k][1]);
+    }
+  }
+}
+
+// Of few rows it takes several gates at once: one alone has fewer chains of additions than the processor overlaps. 24
+// of the 32 registers hold sums at most.
+template <int kSomeRows>
+void multiply_gates(const Bf16* a, const Bf16* b, int64_t pieces, int64_t gates, float* sums) {
+  constexpr int kMost = kSomeRows <= 3 ? 4 : kSomeRows <= 6 ? 2 : 1;
+  for (int64_t k = 0; k < gates;) {
+    const Bf16* panel = b + k * pieces * kPiece;
+    float* block = sums + k * kBlock;
+    if (kMost >= 4 && gates - k >= 4) {
+      multiply_rows<kSomeRows, std::min(kMost, 4)>(a, panel, pieces, block);
+      k += 4;
+    } else if (kMost >= 3 && gates - k >= 3) {
+      multiply_rows<kSomeRows, std::min(kMost, 3)>(a, panel, pieces, block);
+      k += 3;
+    } else if (kMost >= 2 && gates - k >= 2) {
+      multiply_rows<kSomeRows, std::min(kMost, 2)>(a, panel, pieces, block);
+      k += 2;
+    } else {
+      multiply_rows<kSomeRows, 1>(a, panel, pieces, block);
+      ++k;
+    }
+  }
+}
+
+// Unlike the table's block, which always has 32 rows, this computes those that there are.
+void multiply_by_dots(const Bf16* a, int64_t rows, const Bf16* b, int64_t pieces, int64_t gates, float* sums) {
+  constexpr decltype(&multiply_gates<1>) kByRows[] = {multiply_gates<1>, multiply_gates<2>, multiply_gates<3>,
+                                                      multiply_gates<4>, multiply_gates<5>, multiply_gates<6>,
+                                                      multiply_gates<7>, multiply_gates<8>};
+  const int64_t tiles = ceil_div(rows, int64_t{std::size(kByRows)});
+  for (int64_t i = 0; i < tiles; ++i) {
+    const int64_t row = rows * i / tiles, count = rows * (i + 1) / tiles - row;
+    kByRows[count - 1](a + row * kSide, b, pieces, gates, sums + row * kSide);
   }
 }
 
@@ -262,7 +353,9 @@ void lstm(const StepBlock&) {}
 void gru(const StepBlock&) {}
 void lstm_grad(const StepBlock&) {}
 void gru_grad(const StepBlock&) {}
-void pack_piece(Bf16*, const float*, int64_t, int64_t, int64_t, int64_t) {}
+void pack_steps(Bf16*, const float*, int64_t, int64_t, int64_t) {}
+void pack_lines(Bf16*, const float*, int64_t, int64_t, int64_t) {}
+void multiply_by_dots(const Bf16*, int64_t, const Bf16*, int64_t, int64_t, float*) {}
 void sum_up(const Bf16*, int64_t, int64_t, float*, int64_t) {}
 
 #endif
@@ -280,7 +373,12 @@ Bf16Recurrent::Bf16Recurrent(const RecurrentProblem& problem, bool gradient) : p
   reserve_thread_scratch(thread_bytes_);
   panels_ = g * blocks_ * blocks_ * kPiece;
   scratch_bytes_ = static_cast<size_t>(panels_) * sizeof(Bf16);
-  if (!gradient) return;
+  if (!gradient) {
+    dots_ = uses_dots() || p_.samples <= kDotSamples;
+    shared_ = tasks_ == 1 && g * h * h >= kLeastWeights && blocks_ >= 2 * kLeastBlocks;
+    if (shared_) scratch_bytes_ += static_cast<size_t>(2 * blocks_ * kPiece) * sizeof(Bf16);
+    return;
+  }
   if (p_.gru) scratch_bytes_ += static_cast<size_t>(p_.samples * p_.steps * h) * sizeof(Bf16);
   const int64_t panels_of_dz = g * blocks_;
   weight_tasks_ =
@@ -300,9 +398,9 @@ void Bf16Recurrent::pack(const float* w, Bf16* panels) const {
       const int64_t at = k * kSide, others = std::min(kSide, h - at);
       Bf16* to = panels + (i * blocks_ + k) * kPiece;
       if (gradient_) {
-        pack_piece(to, w + (gate * h + at) * h + j, h, 1, others, some);
+        pack_lines(to, w + (gate * h + at) * h + j, h, others, some);
       } else {
-        pack_piece(to, w + (gate * h + j) * h + at, 1, h, others, some);
+        pack_steps(to, w + (gate * h + j) * h + at, h, others, some);
       }
     }
   });
@@ -311,35 +409,52 @@ void Bf16Recurrent::pack(const float* w, Bf16* panels) const {
 void Bf16Recurrent::forward(const RecurrentOperands<Bf16>& o, void* scratch) const {
   auto* panels = static_cast<Bf16*>(scratch);
   pack(o.w, panels);
-  parallel_for(tasks_,
-               [&](int64_t i) { run_forward(o, panels, p_.samples * i / tasks_, p_.samples * (i + 1) / tasks_); });
+  if (shared_) {
+    Bf16* states = panels + panels_;
+    std::fill_n(states, 2 * blocks_ * kPiece, Bf16{0});
+    Meeting meeting;
+    return in_team([&](int64_t part, int64_t parts) {
+      parts = std::clamp<int64_t>(blocks_ / kLeastBlocks, 1, parts);
+      if (part >= parts) return;
+      run_forward(o, panels, states,
+                  {0, p_.samples, blocks_ * part / parts, blocks_ * (part + 1) / parts, parts, &meeting});
+    });
+  }
+  parallel_for(tasks_, [&](int64_t i) {
+    auto* states = static_cast<Bf16*>(thread_scratch(thread_bytes_));
+    std::fill_n(states, 2 * blocks_ * kPiece, Bf16{0});
+    run_forward(o, panels, states, {p_.samples * i / tasks_, p_.samples * (i + 1) / tasks_, 0, blocks_, 1, nullptr});
+  });
 }
 
-void Bf16Recurrent::run_forward(const RecurrentOperands<Bf16>& o, const Bf16* panels, int64_t first,
-                                int64_t last) const {
+void Bf16Recurrent::run_forward(const RecurrentOperands<Bf16>& o, const Bf16* panels, Bf16* states,
+                                const Share& share) const {
   const Bf16Table& table = *bf16_table();
   const int64_t h = p_.width, g = p_.gates(), gh = g * h;
-  auto* before = static_cast<Bf16*>(thread_scratch(thread_bytes_));
-  Bf16* now = before + blocks_ * kPiece;
-  auto* state = reinterpret_cast<float*>(now + blocks_ * kPiece);
+  Bf16 *before = states, *now = before + blocks_ * kPiece;
+  // Behind the room for a thread's own states.
+  auto* state = reinterpret_cast<float*>(static_cast<Bf16*>(thread_scratch(thread_bytes_)) + 2 * blocks_ * kPiece);
   float* sums = state + blocks_ * kBlock;
-  std::fill(before, now + blocks_ * kPiece, Bf16{0});
-  std::fill_n(state, blocks_ * kBlock, 0.0f);
-  StepBlock part{.samples = last - first,
+  std::fill(state, sums + g * kBlock, 0.0f);
+  StepBlock part{.samples = share.last - share.first,
                  .gate = h,
                  .gates_row = p_.steps * gh,
                  .state_row = p_.steps * h,
-                 .counts = o.counts ? o.counts + first : nullptr,
+                 .counts = o.counts ? o.counts + share.first : nullptr,
                  .sums = sums};
-  table.begin();
+  if (!dots_) table.begin();
   for (int64_t i = 0; i < p_.steps; ++i, std::swap(before, now)) {
-    const int64_t t = p_.reverse ? p_.steps - 1 - i : i, at = first * p_.steps + t;
+    const int64_t t = p_.reverse ? p_.steps - 1 - i : i, at = share.first * p_.steps + t;
     part.step = t;
     part.state_next = i + 1 == p_.steps ? 0 : p_.reverse ? -h : h;
     part.gates_next = part.state_next * g;
-    for (int64_t j = 0; j < blocks_; ++j) {
-      for (int64_t k = 0; k < g; ++k) {
-        table.block(before, panels + (j * g + k) * blocks_ * kPiece, blocks_, sums + k * kBlock, false);
+    for (int64_t j = share.from; j < share.until; ++j) {
+      const Bf16* weights = panels + j * g * blocks_ * kPiece;
+      if (i > 0 && dots_) {
+        multiply_by_dots(before, part.samples, weights, blocks_, g, sums);
+      } else if (i > 0) {
+        for (int64_t k = 0; k < g; ++k)
+          table.block(before, weights + k * blocks_ * kPiece, blocks_, sums + k * kBlock, false);
       }
       part.numbers = std::min(kSide, h - j * kSide);
       part.x = o.x + at * gh + j * kSide;
@@ -352,8 +467,9 @@ void Bf16Recurrent::run_forward(const RecurrentOperands<Bf16>& o, const Bf16* pa
       part.state = state + j * kBlock;
       (p_.gru ? gru : lstm)(part);
     }
+    if (share.parts > 1) share.meeting->wait(share.parts * (i + 1));
   }
-  table.end();
+  if (!dots_) table.end();
 }
 
 void Bf16Recurrent::backward(const RecurrentOperands<Bf16>& o, void* scratch) const {

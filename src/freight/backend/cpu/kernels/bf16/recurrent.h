@@ -1,6 +1,7 @@
 // The steps of LSTM and GRU layers and their gradient on bf16 tensors with products on the blocks of bf16/blocks.h; the
 // weights and their gradients, an LSTM's cells, a GRU's states and all arithmetic of gates are f32. As in recurrent.h,
-// a thread takes its samples, 32 at most, through all steps.
+// a thread takes its samples, 32 at most, through all steps, and going forward with few samples some of the hidden
+// numbers.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +21,13 @@ class Bf16Recurrent {
 
  private:
   void pack(const float* w, Bf16* panels) const;
-  void run_forward(const RecurrentOperands<Bf16>& o, const Bf16* panels, int64_t first, int64_t last) const;
+  struct Share {
+    int64_t first, last, from, until;  // samples [first, last), and of their blocks of hidden numbers [from, until)
+    int64_t parts;                     // that have all blocks together, and meet behind each step
+    Meeting* meeting;
+  };
+  // `states`: room for h of two steps of the share's samples, in zeros, which all parts have together.
+  void run_forward(const RecurrentOperands<Bf16>& o, const Bf16* panels, Bf16* states, const Share& share) const;
   void run_backward(const RecurrentOperands<Bf16>& o, const Bf16* panels, Bf16* dinner, int64_t first,
                     int64_t last) const;
   void multiply_weights(const RecurrentOperands<Bf16>& o, const Bf16* dinner, int64_t first, int64_t last) const;
@@ -29,6 +36,7 @@ class Bf16Recurrent {
   bool gradient_;
   int64_t blocks_ = 0, panels_ = 0;  // of 32 hidden numbers; numbers of the packed weights
   int64_t tasks_ = 1, weight_tasks_ = 1;
+  bool shared_ = false, dots_ = false;  // going forward: a step by all threads; products by dots, not by blocks
   size_t scratch_bytes_ = 0, thread_bytes_ = 0, weight_bytes_ = 0;
 };
 
