@@ -147,18 +147,20 @@ TEST(Bf16Blocks, SumInOneOrderForAnyCutOfThePieces) {
 // --- results ---
 
 struct Finish {
-  bool turned, bias, residual, relu, stream;
+  bool turned, bias, residual, relu, stream, bounded;
 };
 
 // The result of `rows` x `columns` sums, with everything between and around its rows as it was.
 void check_finish(const Bf16Table& table, const Product& p, const Finish& f, int64_t rows, int64_t columns) {
   SCOPED_TRACE(cat(table.name, f.turned ? " turned" : "", f.bias ? " bias" : "", f.residual ? " residual" : "",
-                   f.relu ? " relu" : "", f.stream ? " stream" : "", " ", rows, "x", columns));
+                   f.relu ? " relu" : "", f.stream ? " stream" : "", f.bounded ? " bounded" : "", " ", rows, "x",
+                   columns));
   // Lines of memory pass the caches by where rows begin with them.
   const int64_t row = f.stream ? 2 * kSide : columns + 3, length = f.stream ? rows * row : (rows - 1) * row + columns;
   const Guarded<Bf16> y(length), bias(columns), residual(length);
   fill_exact(bias.data(), bias.size(), 3);
   fill_exact(residual.data(), residual.size(), 4);
+  constexpr float kMost = 3;
   table.finish(p.sums.data(), {.to = y.data(),
                                .row = row,
                                .rows = rows,
@@ -166,6 +168,7 @@ void check_finish(const Bf16Table& table, const Product& p, const Finish& f, int
                                .turned = f.turned,
                                .relu = f.relu,
                                .stream = f.stream,
+                               .most = f.bounded ? kMost : std::numeric_limits<float>::infinity(),
                                .bias = f.bias ? bias.data() : nullptr,
                                .residual = f.residual ? residual.data() : nullptr});
   for (int64_t at = 0; at < length; ++at) {
@@ -178,14 +181,16 @@ void check_finish(const Bf16Table& table, const Product& p, const Finish& f, int
     if (f.bias) v += value(bias[j]);
     if (f.residual) v += value(residual[at]);
     if (f.relu && v < 0) v = 0;
+    if (f.bounded && v > value(kMost)) v = value(kMost);
     const double got = value(y[at]), need = value(narrow(v));
     ASSERT_TRUE(same(got, need)) << "row " << i << " column " << j << ": " << got << ", need " << need;
   }
 }
 
 void check_all_ways_to_finish(const Bf16Table& table, const Product& p) {
-  for (int bits = 0; bits < 32; ++bits) {
-    const Finish f{(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0, bits >= 16};
+  for (int bits = 0; bits < 64; ++bits) {
+    const auto has = [&](int bit) { return (bits >> bit & 1) != 0; };
+    const Finish f{has(0), has(1), has(2), has(3), has(4), has(5)};
     for (const int64_t rows : {1, 7, 16, 17, 31, 32}) {
       for (const int64_t columns : {1, 7, 16, 17, 31, 32}) {
         check_finish(table, p, f, rows, columns);

@@ -22,9 +22,15 @@ struct GemmCase {
 
 // Transposes and the epilogue by bits.
 struct GemmForm {
-  bool trans_a, trans_b, bias, residual, relu;
+  bool trans_a, trans_b, bias, residual, relu, bounded;
   explicit GemmForm(int bits)
-      : trans_a(bits & 1), trans_b(bits & 2), bias(bits & 4), residual(bits & 8), relu(bits & 16) {}
+      : trans_a(bits & 1),
+        trans_b(bits & 2),
+        bias(bits & 4),
+        residual(bits & 8),
+        relu(bits & 16),
+        bounded(bits & kBounded) {}
+  static constexpr int kBounded = 64;
 };
 
 // What c must hold before it is rounded, and the sum of all terms' sizes.
@@ -40,6 +46,7 @@ Element gemm_element(const GemmProblem& p, const T* a, const T* b, double added,
     e.size += std::abs(term);
   }
   if (p.relu && e.value < 0) e.value = 0;
+  if (e.value > p.most) e.value = p.most;
   return e;
 }
 
@@ -55,22 +62,24 @@ void expect(float got, const Element& e) { ASSERT_NEAR(value(got), e.value, 0x1p
 template <class T, class Multiply = BlockGemm<T>, class... Table>
 void check_gemm(const GemmCase& c, const GemmForm& f, const Table&... table) {
   SCOPED_TRACE(cat(c.m, "x", c.n, "x", c.k, " batch ", c.batch, f.trans_a ? " ta" : "", f.trans_b ? " tb" : "",
-                   f.bias ? " bias" : "", f.residual ? " residual" : "", f.relu ? " relu" : ""));
+                   f.bias ? " bias" : "", f.residual ? " residual" : "", f.relu ? " relu" : "",
+                   f.bounded ? " bounded" : ""));
   const int64_t a_lines = f.trans_a ? c.k : c.m, a_line = (f.trans_a ? c.m : c.k) + c.gap;
   const int64_t b_lines = f.trans_b ? c.n : c.k, b_line = (f.trans_b ? c.k : c.n) + c.gap;
-  const GemmProblem p{.m = c.m,
-                      .n = c.n,
-                      .k = c.k,
-                      .batch = c.batch,
-                      .a_row = f.trans_a ? 1 : a_line,
-                      .a_col = f.trans_a ? a_line : 1,
-                      .b_row = f.trans_b ? 1 : b_line,
-                      .b_col = f.trans_b ? b_line : 1,
-                      .c_row = c.n + c.gap,
-                      .a_batch = a_lines * a_line,
-                      .b_batch = b_lines * b_line,
-                      .c_batch = c.m * (c.n + c.gap),
-                      .relu = f.relu};
+  GemmProblem p{.m = c.m,
+                .n = c.n,
+                .k = c.k,
+                .batch = c.batch,
+                .a_row = f.trans_a ? 1 : a_line,
+                .a_col = f.trans_a ? a_line : 1,
+                .b_row = f.trans_b ? 1 : b_line,
+                .b_col = f.trans_b ? b_line : 1,
+                .c_row = c.n + c.gap,
+                .a_batch = a_lines * a_line,
+                .b_batch = b_lines * b_line,
+                .c_batch = c.m * (c.n + c.gap),
+                .relu = f.relu};
+  if (f.bounded) p.most = 3;
   const Guarded<T> a(c.batch * p.a_batch - c.gap), b(c.batch * p.b_batch - c.gap), bias(c.n),
       residual(c.batch * p.c_batch - c.gap);
   fill(a.data(), a.size(), 1);
@@ -127,7 +136,10 @@ TYPED_TEST_SUITE(EmulatedGemms, Numbers);
 TYPED_TEST(BlockGemms, EqualsPlainLoopsForOddSizesTransposesAndEpilogues) {
   for (const GemmCase& c :
        {GemmCase{1, 1, 1}, {7, 17, 65, 1, 3}, {65, 7, 17}, {17, 65, 7}, {33, 33, 33, 1, 1}, {1, 65, 33}, {65, 1, 65}}) {
-    for (int form = 0; form < 32; form += 3) this->check(c, GemmForm(form));
+    for (int form = 0; form < 32; form += 3) {
+      this->check(c, GemmForm(form));
+      this->check(c, GemmForm(form | GemmForm::kBounded));
+    }
   }
 }
 

@@ -434,6 +434,49 @@ TEST(Autocast, ASumOfParametersIsABiasToo) {
   EXPECT_EQ(count(low, Op::add, DType::bf16), 1);
 }
 
+// As BatchNorm's factors and terms in evaluation are behind passes::fold.
+TEST(Autocast, AVectorThatFrozenParametersMakeIsABiasToo) {
+  Graph g;
+  Builder b(g);
+  const auto state = [&](const char* name, const Shape& s) {
+    return b.one(Op::state, LeafAttrs{name, {DType::f32, s}}, {});
+  };
+  const Value x = b.one(Op::input, LeafAttrs{"x", {DType::f32, {5, 6}}}, {});
+  const Value bias = b.binary(Op::sub, state("shift", {4}), b.binary(Op::mul, state("mean", {4}), state("a", {4})));
+  const Value sum = b.binary(Op::add, b.matmul(x, state("v", {6, 4})), b.broadcast_axis(bias, 1, {5, 4}));
+  const Value six = b.constant(6, {DType::f32, {5, 4}});
+  g.outputs = {b.matmul(b.binary(Op::minimum, b.unary(Op::relu, sum), six), state("w", {4, 3}))};
+  for (const States states : {States::change, States::frozen}) {
+    const Graph low = passes::autocast(g, DType::bf16, nullptr, states);
+    verify(low, "autocast");
+    for (const Op op : {Op::add, Op::relu, Op::minimum})
+      EXPECT_EQ(count(low, op, DType::bf16), states == States::frozen ? 1 : 0) << name(op);
+    EXPECT_EQ(count(low, Op::mul, DType::f32), 1) << "what makes the bias stays f32";
+  }
+}
+
+// The table of passes::fold, not that of an embedding, which would be stored in both types.
+TEST(Autocast, ATableThatFrozenParametersMakeIsStoredIn16Bits) {
+  for (const bool made : {false, true}) {
+    Graph g;
+    Builder b(g);
+    const auto state = [&](const char* name, const Shape& s) {
+      return b.one(Op::state, LeafAttrs{name, {DType::f32, s}}, {});
+    };
+    const Value index = b.one(Op::input, LeafAttrs{"x", {DType::i32, {5}}}, {});
+    const Value words = state("words", {9, 4});
+    const Value table = made ? b.unary(Op::tanh, words) : words;
+    const Value rows = b.one(Op::embedding, EmbeddingAttrs{}, {index, table});
+    g.outputs = {b.matmul(rows, state("w", {4, 3}))};
+    for (const States states : {States::change, States::frozen}) {
+      const Graph low = passes::dead_code(passes::autocast(g, DType::bf16, nullptr, states));
+      verify(low, "autocast");
+      const bool narrow = made && states == States::frozen;
+      EXPECT_EQ(count(low, Op::embedding, narrow ? DType::bf16 : DType::f32), 1) << print(low);
+    }
+  }
+}
+
 TEST(Autocast, AGradientOfAttentionThatTheDeviceDoesNotOfferStaysF32BehindOneThatItDoes) {
   const Offering device;
   const Graph low = passes::autocast(attention_between_products(true), DType::f16, &device);

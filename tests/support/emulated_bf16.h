@@ -87,7 +87,8 @@ void finish(const float* sums, const BlockResult<T>& r) {
       float v = sums[row * Bf16Table::kSide + column];
       if (r.bias) v += as_float(r.bias[j]);
       if (r.residual) v += as_float(r.residual[i * r.row + j]);
-      put(r.relu && v <= 0 ? 0.0f : v, r.to[i * r.row + j]);
+      if (r.relu && v <= 0) v = 0;
+      put(v > r.most ? static_cast<float>(r.most) : v, r.to[i * r.row + j]);
     }
   }
 }

@@ -6,9 +6,12 @@
 // on into one element by element, by `match_inputs` ops alone, whatever f32 operands (a norm's statistics) join it:
 // activations and their gradients, which steps store. What ends in updates, reductions or losses stays f32, so that the
 // gradients of a weight that is used many times add up in f32; so do products with a parameter (a norm's scale) on such
-// a way. Casts are shared by all readers and go below views: a weight is cast once per step.
+// a way. Casts are shared by all readers and go below views: a weight is cast once per step. They go below look-ups of
+// rows in a table that a plan with frozen states makes once and stores (passes::fold): it is stored in 16 bits then. A
+// table that is a state itself would have to be stored a second time.
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "freight/backend/backend.h"
 #include "freight/ir/builder.h"
@@ -20,8 +23,13 @@ namespace {
 
 class Autocast {
  public:
-  Autocast(const Graph& graph, DType low, const Backend* backend)
-      : r_(graph), b_(r_.dst), low_type_(low), backend_(backend), roots_(memory_roots(graph)) {}
+  Autocast(const Graph& graph, DType low, const Backend* backend, States states)
+      : r_(graph),
+        b_(r_.dst),
+        low_type_(low),
+        backend_(backend),
+        roots_(memory_roots(graph)),
+        frozen_(frozen_values(graph, states)) {}
 
   Graph run() {
     decide();
@@ -34,14 +42,16 @@ class Autocast {
  private:
   bool is_f32(Value v) const { return r_.src.type(v).dtype == DType::f32; }
 
-  // A number, or a parameter or a sum with one spread over a tensor (a bias): takes the type of what it meets.
+  // A number, or spread over a tensor a parameter, a sum with one (a bias), or what is made of frozen ones (a bias of
+  // passes::fold), which over a batch of one sample is a vector with more axes: takes the type of what it meets.
   bool adapts(Value v) const {
     bool spread = false;
     const Node* d = &r_.src.def(v);
     for (; info(d->op).kind == OpKind::view; d = &r_.src.def(d->in(0))) spread = spread || d->op == Op::broadcast;
     double number;
     const bool sum = d->op == Op::add && is_state(d->in(0));
-    return splat_value(r_.src, d->out(), number) || (spread && (sum || d->op == Op::state));
+    const bool frozen = frozen_[d->out()] && (spread || r_.src.type(d->out()).shape.rank() == 1);
+    return splat_value(r_.src, d->out(), number) || frozen || (spread && (sum || d->op == Op::state));
   }
   bool is_state(Value v) const { return r_.src.def(roots_[v]).op == Op::state; }
 
@@ -67,9 +77,9 @@ class Autocast {
            r_.src.type(v).shape.rank() < r_.src.type(n.out()).shape.rank();
   }
 
-  // A bias or relu right behind a contraction belongs to its epilogue: the sum is rounded once either way.
+  // A bias, relu or bound right behind a contraction belongs to its epilogue: the sum is rounded once either way.
   bool rides(const Node& n, const ByValue<bool>& contracted) const {
-    if (n.op != Op::add && n.op != Op::relu) return false;
+    if (n.op != Op::add && n.op != Op::relu && n.op != Op::minimum) return false;
     const auto rows = [&](Value v) { return r_.src.def(v).op == Op::reshape ? r_.src.def(v).in(0) : v; };  // (N T, C)
     return std::all_of(n.inputs.begin(), n.inputs.end(), [&](Value v) { return contracted[rows(v)] || adapts(v); }) &&
            (n.op == Op::relu || adapts(n.in(0)) || adapts(n.in(1)));
@@ -118,6 +128,8 @@ class Autocast {
     }
     const std::vector<Value> out = b_.add(n.op, n.attrs, in);
     for (size_t i = 0; i < out.size(); ++i) r_.replace(n.outputs[i], out[i]);
+    const int table = info(n.op).table;
+    if (table >= 0 && frozen_[n.in(table)] && !is_state(n.in(table))) looked_up_.insert(out[0].id);
   }
 
   void restore(Value v) {
@@ -137,6 +149,11 @@ class Autocast {
       made = b_.constant(number, {t, b_.shape(v)});
     } else if (d.op == Op::reshape || d.op == Op::transpose || d.op == Op::broadcast) {
       made = b_.one(d.op, d.attrs, {as(d.in(0), t)});
+    } else if (looked_up_.contains(v.id)) {
+      std::vector<Value> in = d.inputs;
+      Value& table = in[static_cast<size_t>(info(d.op).table)];
+      table = as(table, t);
+      made = b_.one(d.op, d.attrs, in);
     } else {
       made = b_.cast(v, t);
     }
@@ -149,11 +166,15 @@ class Autocast {
   const Backend* backend_;
   ByValue<Value> roots_;  // behind all views
   ByNode<bool> low_;      // computes in 16 bits
-  std::unordered_map<int32_t, Value> casts_;
+  ByValue<bool> frozen_;
+  std::unordered_set<int32_t> looked_up_;     // of the new graph: rows of a table that is made once
+  std::unordered_map<int32_t, Value> casts_;  // of the new graph
 };
 
 }  // namespace
 
-Graph autocast(const Graph& graph, DType low, const Backend* backend) { return Autocast(graph, low, backend).run(); }
+Graph autocast(const Graph& graph, DType low, const Backend* backend, States states) {
+  return Autocast(graph, low, backend, states).run();
+}
 
 }  // namespace freight::passes

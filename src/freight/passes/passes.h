@@ -51,7 +51,7 @@ Value channel_vector(const Graph& graph, Value v, int axis, const Shape& shape);
 Graph dead_code(Graph graph);
 // Mixed precision: f32 values in `low` (bf16 or f16) where the op table says so, and the backend where it leaves that
 // to it (null: nowhere), with the casts in between.
-Graph autocast(const Graph& graph, DType low, const Backend* backend = nullptr);
+Graph autocast(const Graph& graph, DType low, const Backend* backend = nullptr, States states = States::change);
 // Frozen factors and terms per channel behind a contraction (BatchNorm in evaluation) into its weight and bias.
 Graph fold(const Graph& graph);
 // Constant folding of splats, algebraic identities, view cleanup, transposes into matmuls, common subexpressions.

@@ -55,7 +55,8 @@ void make_regions(Passes& passes, const Backend& backend, const PipelineOptions&
   });
   if (options.states == States::frozen) passes.run("fold", [](const Graph& g) { return passes::fold(g); });
   if (options.compute != DType::f32) {
-    passes.run("autocast", [&](const Graph& g) { return passes::autocast(g, options.compute, &backend); });
+    passes.run("autocast",
+               [&](const Graph& g) { return passes::autocast(g, options.compute, &backend, options.states); });
   }
   passes.run("decompose", [&](Graph g) { return passes::decompose(std::move(g), &backend); });
   passes.run("simplify", [](Graph g) { return passes::simplify(std::move(g)); });

@@ -566,7 +566,8 @@ bool takes_conv(const Graph& graph, const Node& node) {
 }
 
 bool conv_epilogue(const Graph& graph, const Node& node, const Epilogue& epilogue) {
-  if (epilogue.bounded() && graph.type(node.out()).dtype != DType::f32) return false;
+  const bool clips = epilogue.relu && epilogue.most > 0;  // all that activate() knows of bf16
+  if (epilogue.bounded() && !clips && graph.type(node.out()).dtype != DType::f32) return false;
   if (epilogue.silu && !joins_conv_chains(graph, node)) return false;
   if (!epilogue.residual) return true;
   const Way way = way_of(problem(graph, node), 0);

@@ -131,11 +131,21 @@ void clip(float* v, const float* residual, size_t n, float least, float most) {
   }
 }
 
-// Bits of bf16: those between -0 and -infinity, both included, are below 0 or equal to it. NaN stays.
+// Bits of bf16, which order numbers above 0 as integers, and those below 0 the other way round. NaN stays: its bits are
+// above infinity's.
+constexpr uint16_t kMinusZero = 0x8000, kInfinityBits = 0x7f80, kMinusInfinityBits = 0xff80;
 void relu(uint16_t* v, size_t n) {
-  constexpr uint16_t kMinusZero = 0x8000, kMinusInfinity = 0xff80;
 #pragma omp simd
-  for (size_t i = 0; i < n; ++i) v[i] = v[i] > kMinusZero && v[i] <= kMinusInfinity ? uint16_t{0} : v[i];
+  for (size_t i = 0; i < n; ++i) v[i] = v[i] > kMinusZero && v[i] <= kMinusInfinityBits ? uint16_t{0} : v[i];
+}
+
+// The same, and at most a number above 0.
+void relu_below(uint16_t* v, size_t n, uint16_t most) {
+#pragma omp simd
+  for (size_t i = 0; i < n; ++i) {
+    const uint16_t above = v[i] > kMinusZero && v[i] <= kMinusInfinityBits ? uint16_t{0} : v[i];
+    v[i] = above > most && above <= kInfinityBits ? most : above;
+  }
 }
 
 }  // namespace
@@ -151,7 +161,12 @@ void activate(DType dtype, const Epilogue& epilogue, void* values, const void* r
       clip(static_cast<float*>(values) + first, residual ? static_cast<const float*>(residual) + first : nullptr, count,
            least, most);
     } else {
-      relu(static_cast<uint16_t*>(values) + first, count);
+      auto* const bits = static_cast<uint16_t*>(values) + first;
+      if (epilogue.bounded()) {
+        relu_below(bits, count, BFloat16(most).bits);
+      } else {
+        relu(bits, count);
+      }
     }
   });
 }

@@ -53,8 +53,9 @@ class DnnlKernel : public Kernel {
 dnnl::primitive_attr dnnl_attributes();
 // "dnnl:jit:avx2"
 std::string dnnl_label(const dnnl::primitive_desc_base& desc);
-// Adds the residual (unless it is null), relu and minimum to `bytes` of f32, relu alone to those of bf16, in place, in
-// parallel. oneDNN's own relu behind a product turns NaN into 0, and its sum takes longer than this pass.
+// Adds the residual (unless it is null), relu and minimum to `bytes` of f32, to those of bf16 relu and then perhaps a
+// minimum with a number above 0, in place, in parallel. oneDNN's own relu behind a product turns NaN into 0, and its
+// sum takes longer than this pass.
 void activate(DType dtype, const Epilogue& epilogue, void* values, const void* residual, size_t bytes);
 // A primitive, and what an epilogue does to its result, the last operand. A residual is the operand before it, of f32.
 class DnnlActivationKernel final : public DnnlKernel {

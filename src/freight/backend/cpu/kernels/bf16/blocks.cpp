@@ -138,25 +138,26 @@ FREIGHT_AVX512 inline __m512 natural(__m512 a, __m512 b, int half) {
 // Rows [begin, end) of whole lines of bf16.
 template <class T>
 inline bool is_plain(const BlockResult<T>& r) {
-  return !r.residual && !r.turned && r.columns == kSide;
+  return !r.turned && r.columns == kSide;
 }
 FREIGHT_AVX512 inline void finish_plain(const float* sums, const Bf16Result& r, int64_t begin, int64_t end) {
   const __m512 least = _mm512_set1_ps(r.relu ? 0.0f : -std::numeric_limits<float>::infinity());
-  const __m512i back = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
-  __m512 bias0 = _mm512_setzero_ps(), bias1 = bias0;
-  if (r.bias) {
-    const __m512i b = _mm512_permutexvar_epi64(back, _mm512_loadu_si512(r.bias));
-    bias0 = widened(_mm512_castsi512_si256(b));
-    bias1 = widened(_mm512_extracti64x4_epi64(b, 1));
-  }
+  const __m512 most = _mm512_set1_ps(r.most);
+  PanelLine bias{_mm512_setzero_ps(), _mm512_setzero_ps()};
+  if (r.bias) bias = panel_line(r.bias);
   const bool past_caches = r.stream && r.row % kSide == 0 && reinterpret_cast<uintptr_t>(r.to) % 64 == 0;
   Bf16* to = r.to + begin * r.row;
   for (int64_t i = begin; i < end; ++i, to += r.row) {
     const float* row = sums + place(i) * kSide;
-    // The maximum of a NaN and a number is the second operand: a NaN stays.
-    const __m512 v0 = _mm512_max_ps(least, _mm512_add_ps(_mm512_load_ps(row), bias0));
-    const __m512 v1 = _mm512_max_ps(least, _mm512_add_ps(_mm512_load_ps(row + kRows), bias1));
-    const __m512i bits = narrowed(v0, v1);
+    __m512 a = _mm512_add_ps(_mm512_load_ps(row), bias.a), b = _mm512_add_ps(_mm512_load_ps(row + kRows), bias.b);
+    if (r.residual) {
+      const PanelLine other = panel_line(r.residual + i * r.row);
+      a = _mm512_add_ps(a, other.a);
+      b = _mm512_add_ps(b, other.b);
+    }
+    // The maximum, or minimum, of a number and a NaN is the second operand: a NaN stays.
+    const __m512i bits =
+        narrowed(_mm512_min_ps(most, _mm512_max_ps(least, a)), _mm512_min_ps(most, _mm512_max_ps(least, b)));
     if (past_caches) {
       _mm512_stream_si512(reinterpret_cast<__m512i*>(to), bits);
     } else {

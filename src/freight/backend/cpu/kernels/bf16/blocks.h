@@ -31,9 +31,9 @@ struct BlockResult {
   int64_t rows = 0, columns = 0;
   bool turned = false;  // the block is transposed: its columns are rows of the result
   bool relu = false, stream = false;
-  float most = std::numeric_limits<float>::infinity();  // of f32 results
-  const T* bias = nullptr;                              // one per column
-  const T* residual = nullptr;                          // as `to` lies
+  float most = std::numeric_limits<float>::infinity();
+  const T* bias = nullptr;      // one per column
+  const T* residual = nullptr;  // as `to` lies
 };
 using Bf16Result = BlockResult<Bf16>;
 

@@ -72,7 +72,8 @@ Bf16Result DotGemm::result(const Call& call, const Part& part, int64_t row, int6
                .columns = std::min(kSide, part.column1 - column),
                .turned = turned_,
                .relu = p_.relu,
-               .stream = p_.stream};
+               .stream = p_.stream,
+               .most = static_cast<float>(p_.most)};
   if (turned_) std::swap(r.rows, r.columns);
   const int64_t offset = turned_ ? column * p_.c_row + row : row * p_.c_row + column;
   r.to = call.c + offset;

@@ -76,32 +76,38 @@ FREIGHT_AVX512 inline void add_packed(Sums& acc, const DotRows& a, int64_t i, co
   }
 }
 
-// Whole lines of bf16, of which no number is added to: see finish() of Bf16Table.
-inline bool is_plain(const Bf16Result& r) { return !r.residual && !r.turned && r.columns == kSide; }
+// Whole lines of bf16: see finish() of Bf16Table.
+inline bool is_plain(const Bf16Result& r) { return !r.turned && r.columns == kSide; }
 
 FREIGHT_AVX512 inline void finish_plain(const Sums& acc, const TileRows& tile, const Bf16Result& result) {
-  const bool plain = !result.relu && !result.bias;
-  const __m512 least = _mm512_set1_ps(result.relu ? 0.0f : -std::numeric_limits<float>::infinity());
-  __m512 bias0 = _mm512_setzero_ps(), bias1 = bias0;
-  if (result.bias) {
-    const __m512i back = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
-    const __m512i b = _mm512_permutexvar_epi64(back, _mm512_loadu_si512(result.bias));
-    bias0 = widened(_mm512_castsi512_si256(b));
-    bias1 = widened(_mm512_extracti64x4_epi64(b, 1));
-  }
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const bool bare = !result.relu && !result.bias && !result.residual && result.most == kInfinity;
+  const __m512 least = _mm512_set1_ps(result.relu ? 0.0f : -kInfinity), most = _mm512_set1_ps(result.most);
+  PanelLine bias{_mm512_setzero_ps(), _mm512_setzero_ps()};
+  if (result.bias) bias = panel_line(result.bias);
   const bool past_caches = result.stream && result.row % kSide == 0 && reinterpret_cast<uintptr_t>(result.to) % 64 == 0;
 #pragma GCC unroll 8
   for (int r = 0; r < kTileRows; ++r) {
-    // The maximum of a NaN and a number is the second operand: a NaN stays.
-    const __m512i bits = plain ? narrowed(acc[r][0], acc[r][1])
-                               : narrowed(_mm512_max_ps(least, _mm512_add_ps(acc[r][0], bias0)),
-                                          _mm512_max_ps(least, _mm512_add_ps(acc[r][1], bias1)));
     if (tile.line_of(r) >= result.rows) continue;
-    Bf16* const to = result.to + tile.line_of(r) * result.row;
+    const int64_t at = tile.line_of(r) * result.row;
+    __m512 a = acc[r][0], b = acc[r][1];
+    if (!bare) {
+      a = _mm512_add_ps(a, bias.a);
+      b = _mm512_add_ps(b, bias.b);
+      if (result.residual) {
+        const PanelLine other = panel_line(result.residual + at);
+        a = _mm512_add_ps(a, other.a);
+        b = _mm512_add_ps(b, other.b);
+      }
+      // The maximum, or minimum, of a number and a NaN is the second operand: a NaN stays.
+      a = _mm512_min_ps(most, _mm512_max_ps(least, a));
+      b = _mm512_min_ps(most, _mm512_max_ps(least, b));
+    }
+    const __m512i bits = narrowed(a, b);
     if (past_caches) {
-      _mm512_stream_si512(reinterpret_cast<__m512i*>(to), bits);
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(result.to + at), bits);
     } else {
-      _mm512_storeu_si512(to, bits);
+      _mm512_storeu_si512(result.to + at, bits);
     }
   }
 }
@@ -134,6 +140,11 @@ FREIGHT_AVX512 void multiply_dots(const DotRows& a, const Bf16* b, float* sums, 
   for (int64_t i = 0; i < kSide / kTileRows; ++i) {
     const TileRows tile = a.packed ? packed_tile(i) : along_tile(i);
     if (tile.line >= a.rows) continue;
+    if (plain && plain->residual) {  // asked for before the sums, behind which it is read
+#pragma GCC unroll 8
+      for (int r = 0; r < kTileRows; ++r)
+        _mm_prefetch(plain->residual + std::min(tile.line_of(r), plain->rows - 1) * plain->row, _MM_HINT_T0);
+    }
     if (a.packed) {
       multiply_tile(tile, sums, accumulate, plain, [&](Sums& acc) FREIGHT_AVX512 { add_packed(acc, a, i, b); });
     } else {

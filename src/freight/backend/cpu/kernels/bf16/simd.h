@@ -54,6 +54,16 @@ FREIGHT_AVX512 inline __m512i narrowed(__m512 a, __m512 b) {
   return _mm512_permutexvar_epi64(order, (__m512i)_mm512_cvtne2ps_pbh(b, a));
 }
 
+// The other way round: 32 numbers of bf16 in the order of memory, in the panels' order.
+struct PanelLine {
+  __m512 a, b;
+};
+FREIGHT_AVX512 inline PanelLine panel_line(const Bf16* from) {
+  const __m512i back = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+  const __m512i bits = _mm512_permutexvar_epi64(back, _mm512_loadu_si512(from));
+  return {widened(_mm512_castsi512_si256(bits)), widened(_mm512_extracti64x4_epi64(bits, 1))};
+}
+
 // 16 x 16 numbers of 32 bits: number j of row i becomes number i of row j. Row 4 g + q lies at at(g, q).
 template <class At>
 FREIGHT_AVX512 inline void transpose(void* to, At at) {

@@ -38,6 +38,7 @@ struct ThinGemm::Call {
 
   Bf16Result result(const GemmProblem& p, int64_t column, int64_t columns) const {
     Bf16Result r{.to = c + column, .row = p.c_row, .rows = p.m, .columns = columns, .relu = p.relu};
+    r.most = static_cast<float>(p.most);
     r.bias = bias ? bias + column : nullptr;
     r.residual = residual ? residual + column : nullptr;
     return r;
