@@ -160,18 +160,20 @@ const Node* silu_behind(const Graph& g, Value v) {
 bool is_silu_depthwise(const Graph& g, const Node& n) { return is_depthwise(g, n) && silu_behind(g, n.out()); }
 
 // Whether v is made of such a result without another convolution than those of squeeze-excitation, of one pixel.
-bool made_by_silu_depthwise(const Graph& g, Value v) {
+// `seen`: values that have been looked at.
+bool made_by_silu_depthwise(const Graph& g, Value v, ByValue<bool>& seen) {
   const Node& d = g.def(v);
   const OpKind kind = info(d.op).kind;
-  if (kind == OpKind::leaf || kind == OpKind::generator) return false;
+  if (kind == OpKind::leaf || kind == OpKind::generator || seen[v]) return false;
+  seen[v] = true;
   if (d.op == Op::conv) {
     const Shape& y = g.type(v).shape;
     if (is_silu_depthwise(g, d)) return true;
-    return is_product(g, d) && y[2] * y[3] == 1 && made_by_silu_depthwise(g, d.in(0));
+    return is_product(g, d) && y[2] * y[3] == 1 && made_by_silu_depthwise(g, d.in(0), seen);
   }
-  return d.op != Op::add
-             ? std::any_of(d.inputs.begin(), d.inputs.end(), [&](Value in) { return made_by_silu_depthwise(g, in); })
-             : made_by_silu_depthwise(g, d.in(0));
+  // A residual, the second operand of a sum, is not what the block computes.
+  const auto made = [&](Value in) { return made_by_silu_depthwise(g, in, seen); };
+  return d.op == Op::add ? made(d.in(0)) : std::any_of(d.inputs.begin(), d.inputs.end(), made);
 }
 
 }  // namespace
@@ -186,7 +188,8 @@ bool chain_keeps_f32(const Graph& g, const Node& node) {
       if (n.op == Op::conv && n.in(0) == silu->out() && is_silu_depthwise(g, n)) return true;
     }
   }
-  return made_by_silu_depthwise(g, node.in(0));
+  ByValue<bool> seen(g);
+  return made_by_silu_depthwise(g, node.in(0), seen);
 }
 
 bool takes_conv_chain(const Graph&, const Node& node) {
