@@ -95,6 +95,18 @@ std::vector<int> order_of_rows(const Graph& graph, const Node& node, const std::
   return order;
 }
 
+// What lies outside of the axes [first, last] in the memory of a dense operand, and what inside.
+void split_at_rows(const Operand& o, int first, int last, IndexProblem& p) {
+  const Shape& shape = o.type.shape;
+  int64_t step = 0;
+  for (int i = first; i <= last; ++i) {
+    if (shape[i] != 1) step = o.layout.strides[i];
+  }
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] != 1 && (i < first || i > last)) (o.layout.strides[i] > step ? p.outer : p.inner) *= shape[i];
+  }
+}
+
 IndexProblem problem(const StepSpec& spec) {
   const Op op = spec.node->op;
   const Type& result = spec.out[0].type;
@@ -111,13 +123,19 @@ IndexProblem problem(const StepSpec& spec) {
   IndexProblem p;
   p.op = spec.node->called();
   p.where = spec.node->location();
-  std::vector<int> order(static_cast<size_t>(tensor.rank()));
-  std::iota(order.begin(), order.end(), 0);
-  if (picks_rows(op)) order = memory_order(tensor, (scatters(op) ? spec.out[0] : spec.in[0]).layout.strides);
-  const RowsOf axes(tensor, axis, order);
-  p.outer = axes.outer;
-  p.rows = axes.rows;
-  p.inner = axes.inner;
+  p.rows = tensor[axis];
+  const bool adds = scatters(op);
+  if (picks_rows(op)) {
+    const Operand &table = adds ? spec.out[0] : spec.in[0], &updates = adds ? spec.in[1] : spec.out[0];
+    const int more = spec.in[adds ? 0 : 1].type.shape.rank() - 1;
+    // An axis of one row has no place in memory; the updates tell it, which have as many as there are indices.
+    const bool one = p.rows == 1;
+    split_at_rows(one ? updates : table, axis, one ? axis + more : axis, p);
+  } else {
+    for (int i = 0; i < tensor.rank(); ++i) {
+      if (i != axis) (i < axis ? p.outer : p.inner) *= tensor[i];
+    }
+  }
   p.dtype = result.dtype;
   p.result_bytes = result.bytes();
   if (op == Op::argsort) p.dtype = spec.in[0].type.dtype;
