@@ -1,17 +1,14 @@
-// The functions of GELU (kernels/gelu.h): found in what the op table makes of gelu and its gradient, and computed by
-// each instruction set as the formulas say in double.
-#include "freight/backend/cpu/kernels/gelu.h"
+// The functions of GELU (kernels/activations.h): found in what the op table makes of gelu and its gradient, and
+// computed by each instruction set as the formulas say in double.
+#include "freight/backend/cpu/kernels/activations.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 
-#include "freight/ir/builder.h"
-#include "freight/ir/op.h"
-#include "freight/ir/vjp.h"
+#include "tests/backend/activation_program.h"
 #include "tests/backend/aligned_scratch.h"
 #include "tests/support/simd_targets.h"
 
@@ -20,51 +17,18 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
 
-// y = gelu(x), dx = its gradient for g, by the definition and the rule of the table, as a program on x, g -> y, dx.
-TileProgram written_out(bool tanh, int64_t n) {
-  Graph graph;
-  Builder b(graph);
-  const Type type{DType::f32, {n}};
-  const Value x = b.one(Op::input, LeafAttrs{"x", type}, {}), g = b.one(Op::input, LeafAttrs{"g", type}, {});
-  const Value y = b.one(Op::gelu, GeluAttrs{tanh}, {x});
-  const Node node = graph.def(y);
-  const Value defined = info(Op::gelu).decompose(b, node, {x})[0];
-  VjpContext context(b, node, {g}, {true});
-  info(Op::gelu).vjp(context);
-  TileProgram p;
-  p.space = {n};
-  std::map<int32_t, int> made;
-  for (const Node& d : graph.nodes) {
-    double number = 0;
-    const auto in = [&](size_t i) { return i < d.inputs.size() ? made.at(d.inputs[i].id) : -1; };
-    if (d.op == Op::gelu) continue;
-    made[d.out().id] = d.op == Op::input                     ? p.input(d.out() == x ? 0 : 1, DType::f32, {1})
-                       : splat_value(graph, d.out(), number) ? p.constant(number, DType::f32)
-                                                             : p.apply(d.op, DType::f32, in(0), in(1));
-  }
-  const auto store = [&](Value v, int operand) {
-    p.stores.push_back({.value = made.at(v.id), .dtype = DType::f32, .operand = operand, .strides = {1}});
-  };
-  store(defined, 2);
-  store(context.gradients()[0], 3);
-  return p;
-}
-
-int count_of(const TileProgram& p, TileFunction f) {
-  return static_cast<int>(std::count_if(p.values.begin(), p.values.end(), [&](const TileValue& v) {
-    return v.kind == TileValue::Kind::function && v.function == f;
-  }));
-}
+TileProgram written_out(bool tanh, int64_t n) { return testing::activation_program(Op::gelu, GeluAttrs{tanh}, n); }
+using testing::count_of;
 
 TEST(Gelu, IsFoundInItsDefinitionAndItsGradient) {
-  const TileProgram by_erf = with_gelu(written_out(false, 5)), by_tanh = with_gelu(written_out(true, 5));
+  const TileProgram by_erf = with_activations(written_out(false, 5)), by_tanh = with_activations(written_out(true, 5));
   EXPECT_GE(count_of(by_erf, TileFunction::gelu_erf), 1);
   EXPECT_EQ(count_of(by_erf, TileFunction::gelu_erf_slope), 1);
   EXPECT_GE(count_of(by_tanh, TileFunction::gelu_tanh), 1);
   EXPECT_EQ(count_of(by_tanh, TileFunction::gelu_tanh_slope), 1);
   TileProgram exact = written_out(false, 5);
   exact.round_each = true;
-  EXPECT_EQ(count_of(with_gelu(exact), TileFunction::gelu_erf), 0);
+  EXPECT_EQ(count_of(with_activations(exact), TileFunction::gelu_erf), 0);
 }
 
 TEST(Gelu, IsNotSeenWhereANumberOrAnOperandDiffers) {
@@ -82,7 +46,7 @@ TEST(Gelu, IsNotSeenWhereANumberOrAnOperandDiffers) {
       }
       const auto slope = tanh ? TileFunction::gelu_tanh_slope : TileFunction::gelu_erf_slope;
       const auto factor = tanh ? TileFunction::gelu_tanh : TileFunction::gelu_erf;
-      const TileProgram before = with_gelu(plain), after = with_gelu(p);
+      const TileProgram before = with_activations(plain), after = with_activations(p);
       const bool last = p.stores[1].value == static_cast<int>(i) || p.stores[0].value == static_cast<int>(i);
       const auto found = [&](const TileProgram& q) { return count_of(q, slope) + count_of(q, factor); };
       if (last) continue;

@@ -171,7 +171,8 @@ Values group_norm(Builder& b, const Node& n, const Values& in) {
   return {b.cast(affine_channels(centered * expand(scale, full), in[1], in[2]).v, t)};
 }
 
-// Hendrycks & Gimpel 2016: x Phi(x), or its tanh approximation. backend/cpu/kernels/gelu.cpp knows these expressions.
+// Hendrycks & Gimpel 2016: x Phi(x), or its tanh approximation. backend/cpu/kernels/activations.cpp knows these
+// expressions, and those of silu.
 Ex gelu_factor(Ex x, const GeluAttrs& a) {
   const Ex sigmoid = a.tanh ? apply(Op::tanh, (x + x * x * x * 0.044715) * 0.7978845608028654)
                             : apply(Op::erf, x * 0.7071067811865476);

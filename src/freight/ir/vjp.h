@@ -48,8 +48,8 @@ Rule matmul, conv, conv_grad_input, conv_grad_weight, max_pool, max_pool_grad, a
 Rule lu_factor, cholesky, qr, solve_triangular, eigh, svd, eig, lstsq, solve;
 Rule gather, scatter_add, gather_elements, scatter_elements_add, scatter, scatter_elements;
 // Composites with a rule better than that of their definition; `decomposed` is that of all others.
-Rule decomposed, softmax, log_softmax, cross_entropy, batch_norm, layer_norm, gelu, attention, recurrent;
-Rule recurrent_layer;
+Rule decomposed, softmax, log_softmax, cross_entropy, batch_norm, layer_norm, gelu, silu, attention;
+Rule recurrent, recurrent_layer;
 }  // namespace vjp
 
 // Plain definitions of the composites.

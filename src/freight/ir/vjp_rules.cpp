@@ -334,6 +334,12 @@ void gelu(VjpContext& c) {
   }
 }
 
+// dx = g (s + x s (1 - s)) with s = sigmoid(x): one factor of g, which reads x alone and is rounded once in 16 bits.
+void silu(VjpContext& c) {
+  const Ex x = c.in(0), s = apply(Op::sigmoid, x);
+  c.set(0, c.g() * (s + x * (s * (1.0 - s))));
+}
+
 // A gradient op of its own, which backends know as a whole kernel. That of a mask needs all weights.
 void attention(VjpContext& c) {
   AttentionAttrs a = attrs<AttentionAttrs>(c.node);

@@ -34,8 +34,27 @@ HWY_INLINE Floats sigmoid_f32(Floats x) {
   const hn::ScalableTag<float> d;
   // exp of -|x| cannot overflow.
   const Floats e = exp_f32(hn::Neg(hn::Abs(x))), one = hn::Set(d, 1.0f);
-  const Floats y = hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));
-  return hn::IfThenElse(hn::IsNaN(x), x, y);
+  return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one), hn::Add(one, e));  // of NaN, e is NaN
+}
+
+// exp(-x) for SiLU, whose denominator is 1 + exp(-x).
+HWY_INLINE Floats exp_of_silu(Floats x) {
+#if HWY_TARGET == HWY_AVX3
+  return exp_of_silu_avx512(x);
+#else
+  return exp_f32(hn::Neg(x));
+#endif
+}
+// x sigmoid(x). Where exp overflows, x / infinity is the 0 that it should be.
+HWY_INLINE Floats silu_f32(Floats x) {
+  return hn::Div(x, hn::Add(hn::Set(hn::ScalableTag<float>(), 1.0f), exp_of_silu(x)));
+}
+// Its derivative s (1 + x (1 - s)) with s = sigmoid(x); NaN for an infinity, as 0 times infinity. The difference 1 - s
+// would have the rounding error of s, times x; it is e s with e = exp(-x), of any value where e overflows and s is 0.
+HWY_INLINE Floats silu_slope_f32(Floats x) {
+  const hn::ScalableTag<float> d;
+  const Floats e = exp_of_silu(x), one = hn::Set(d, 1.0f), s = hn::Div(one, hn::Add(one, e));
+  return hn::Mul(hn::MulAdd(x, hn::IfThenElseZero(hn::Lt(e, hn::Inf(d)), hn::Mul(e, s)), one), s);
 }
 
 // tanh(x) = (1 - e) / (1 + e) with e = exp(-2 |x|), of which e - 1 = 2^n (exp(r) - 1) + (2^n - 1) without cancellation.

@@ -138,6 +138,7 @@ class Parser {
     if (!take(")")) return fail();
     if (function == "log2") return apply(Op::mul, apply(Op::log, argument), constant(1 / std::log(2.0)));
     if (function == "log10") return apply(Op::mul, apply(Op::log, argument), constant(1 / std::log(10.0)));
+    if (function == "sigmoid") return apply(Op::sigmoid, argument);
     const auto known = functions().find(function);
     return known == functions().end() ? fail() : apply(known->second, argument);
   }

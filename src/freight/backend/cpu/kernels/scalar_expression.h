@@ -21,7 +21,7 @@ struct ScalarPart {
 using ScalarExpression = std::vector<ScalarPart>;
 
 // Reads what `text` computes: arithmetic, comparisons, !, &&, ||, ?: and calls of functions that are ops by
-// themselves ("exp(a)" is the text of op exp), log2 and log10. Nothing where it calls another function, or is not C.
+// themselves ("exp(a)" is the text of op exp), log2, log10 and sigmoid. Nothing where it calls others, or is not C.
 std::optional<ScalarExpression> parse_scalar(std::string_view text);
 
 // True where vectors of f32 are computed by a SIMD loop: of the op's own, or by its expression.

@@ -23,9 +23,9 @@ namespace freight::cpu {
 enum class Reg : uint8_t { f32, f64, i64, u64 };
 Reg register_type(DType dtype);
 
-// Functions of one f32 that are no ops: kernels/gelu.h.
-enum class TileFunction : uint8_t { gelu_erf, gelu_erf_slope, gelu_tanh, gelu_tanh_slope };
-constexpr int kTileFunctions = 4;
+// Functions of one f32 that are no ops: kernels/activations.h.
+enum class TileFunction : uint8_t { gelu_erf, gelu_erf_slope, gelu_tanh, gelu_tanh_slope, silu, silu_slope };
+constexpr int kTileFunctions = 6;
 
 // One SSA value of a program. a, b, c number earlier values.
 struct TileValue {

@@ -125,19 +125,15 @@ void unary_link(const ChainLink* link, void* const* p, size_t i, size_t stride, 
   go_on<G>(link, p, i, stride, part, x0, x1, x2, x3);
 }
 template <TileFunction F, Group G>
-void gelu_link(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
+void activate(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
 #if HWY_TARGET == HWY_AVX3
-  V y[kGroup] = {x0, x1, x2, x3};
-  gelu_avx512(y, kGeluTables[static_cast<int>(F)]);
-  if (F == TileFunction::gelu_erf_slope || F == TileFunction::gelu_tanh_slope) {  // 0 times infinity is NaN, as in x F'
-    const V zero = hn::Zero(D());
-    y[0] = hn::MulAdd(x0, zero, y[0]), y[1] = hn::MulAdd(x1, zero, y[1]);
-    y[2] = hn::MulAdd(x2, zero, y[2]), y[3] = hn::MulAdd(x3, zero, y[3]);
+  if constexpr (F != TileFunction::silu && F != TileFunction::silu_slope) {
+    V y[kGroup] = {x0, x1, x2, x3};
+    gelu_avx512<F>(y);
+    return go_on<G>(link, p, i, stride, part, y[0], y[1], y[2], y[3]);
   }
-  go_on<G>(link, p, i, stride, part, y[0], y[1], y[2], y[3]);
-#else
-  unary_link<GeluFunction<F>, G>(link, p, i, stride, part, x0, x1, x2, x3);
 #endif
+  unary_link<Activation<F>, G>(link, p, i, stride, part, x0, x1, x2, x3);
 }
 template <class F, From A, Group G>
 void binary_link(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
@@ -356,7 +352,7 @@ void set_unaries(ChainTable& t) {
 }
 template <TileFunction... F>
 void set_functions(ChainTable& t) {
-  ((t.function[static_cast<int>(F)] = pair(gelu_link<F, kW>, gelu_link<F, kP>)), ...);
+  ((t.function[static_cast<int>(F)] = pair(activate<F, kW>, activate<F, kP>)), ...);
 }
 template <From... A, class... F>
 void set_binaries(ChainTable& t, F...) {
@@ -371,7 +367,7 @@ ChainTable make_chain_table() {
   set_unaries<Neg, Abs, Sign, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Reciprocal, Square, Sin, Cos, Tan, Sinh, Cosh, Asin,
               Acos, Atan, Asinh, Acosh, Atanh, Tanh, Sigmoid, Erf, Floor, Ceil, Round, Relu, Not, IsFinite, ToBool>(t);
   set_functions<TileFunction::gelu_erf, TileFunction::gelu_erf_slope, TileFunction::gelu_tanh,
-                TileFunction::gelu_tanh_slope>(t);
+                TileFunction::gelu_tanh_slope, TileFunction::silu, TileFunction::silu_slope>(t);
   t.round_bf16 = pair(unary_link<RoundToBf16, kW>, unary_link<RoundToBf16, kP>);
   t.round_f16 = pair(unary_link<RoundToF16, kW>, unary_link<RoundToF16, kP>);
   set_binaries<kV, kO>(t, Div(), Maximum(), Minimum(), CopySign(), Pow(), Fmod(), Atan2(), Hypot(), LogAddExp(), EqOp(),

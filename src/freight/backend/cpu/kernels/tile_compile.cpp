@@ -6,8 +6,8 @@
 #include <map>
 #include <optional>
 
+#include "freight/backend/cpu/kernels/activations.h"
 #include "freight/backend/cpu/kernels/ceil_div.h"
-#include "freight/backend/cpu/kernels/gelu.h"
 #include "freight/backend/cpu/kernels/scalar_expression.h"
 #include "freight/backend/cpu/kernels/tile_chain.h"
 #include "freight/backend/cpu/kernels/tile_compiled.h"
@@ -42,7 +42,8 @@ using Kind = TileStep::Kind;
 class Compiler {
  public:
   enum class Strips : uint8_t { tried, refused };
-  Compiler(const TileProgram& program, Strips strips) : p_(with_gelu(with_expressions(program))), strips_(strips) {}
+  Compiler(const TileProgram& program, Strips strips)
+      : p_(with_activations(with_expressions(program))), strips_(strips) {}
 
   // Nothing where strips of rows were tried and do not fit.
   std::optional<CompiledTiles> run() {

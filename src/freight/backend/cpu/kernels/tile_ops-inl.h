@@ -10,9 +10,9 @@
 
 #include <limits>
 
+#include "freight/backend/cpu/kernels/activations.h"
 #include "freight/backend/cpu/kernels/double_functions-inl.h"
 #include "freight/backend/cpu/kernels/functions-inl.h"
-#include "freight/backend/cpu/kernels/gelu.h"
 #include "freight/ir/op.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -126,10 +126,12 @@ UNARY(Round, round, hn::Round(x))
 UNARY(Relu, relu, hn::IfThenZeroElse(hn::Le(x, hn::Zero(D())), x))
 UNARY(Not, logical_not, truth(hn::Eq(x, hn::Zero(D()))))
 UNARY(IsFinite, is_finite, truth(hn::Lt(hn::Abs(x), constant(std::numeric_limits<float>::infinity()))))
-// (1 + erf(x / sqrt(2))) / 2, (1 + tanh(u)) / 2, and the derivatives of their products with x.
+// (1 + erf(x / sqrt(2))) / 2, (1 + tanh(u)) / 2, and the derivatives of their products with x; SiLU.
 template <TileFunction F>
-struct GeluFunction {
+struct Activation {
   HWY_INLINE V operator()(V x) const {
+    if constexpr (F == TileFunction::silu) return silu_f32(x);
+    if constexpr (F == TileFunction::silu_slope) return silu_slope_f32(x);
     const V half = constant(0.5f), square = hn::Mul(x, x);
     if constexpr (F == TileFunction::gelu_erf || F == TileFunction::gelu_erf_slope) {
       const V factor = hn::MulAdd(erf_f32(hn::Mul(x, constant(0.70710678f))), half, half);

@@ -1,5 +1,5 @@
-// exp and erf by instructions that only AVX-512 has: scaling by a power of two, tables of 32. functions-inl.h, which
-// includes this per target, has them for all others.
+// exp, erf and the functions of GELU and SiLU by instructions that only AVX-512 has: scaling by a power of two, tables
+// of 32. functions-inl.h, which includes this per target, has them for all others.
 #if defined(FREIGHT_AVX512_FUNCTIONS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef FREIGHT_AVX512_FUNCTIONS_INL
 #undef FREIGHT_AVX512_FUNCTIONS_INL
@@ -7,7 +7,7 @@
 #define FREIGHT_AVX512_FUNCTIONS_INL
 #endif
 
-#include "freight/backend/cpu/kernels/gelu.h"
+#include "freight/backend/cpu/kernels/activations.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -82,20 +82,39 @@ HWY_INLINE Floats erf_avx512(Floats x) {
   return hn::CopySign({_mm512_min_ps(_mm512_set1_ps(1.0f), hn::Mul(u, g).raw)}, x);
 }
 
+// exp(-x) = 2^n 2^f with n + f = -x log2(e), |f| <= 1/2 (minimax polynomial, relative error 1.4e-7). The product is
+// rounded, which leaves a relative error of up to 8e-8 |x|: where it is large, either exp(-x) is small next to 1 or
+// SiLU is small itself. Infinities need no limits: vreduceps makes f = 0 of them.
+HWY_INLINE Floats exp_of_silu_avx512(Floats x) {
+  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  const hn::ScalableTag<float> d;
+  const Floats y = hn::Mul(x, hn::Set(d, -1.44269504f)), f = {_mm512_reduce_ps(y.raw, kNearest)};
+  Floats p = hn::Set(d, 0.00136502262f);
+  p = hn::MulAdd(p, f, hn::Set(d, 0.00968467724f));
+  p = hn::MulAdd(p, f, hn::Set(d, 0.05549711f));
+  p = hn::MulAdd(p, f, hn::Set(d, 0.240219206f));
+  p = hn::MulAdd(p, f, hn::Set(d, 0.693147421f));
+  p = hn::MulAdd(p, f, hn::Set(d, 1.00000012f));
+  return {_mm512_scalef_ps(p.raw, _mm512_roundscale_ps(y.raw, kNearest))};
+}
+
 // A function of GELU by the table's polynomials, of four vectors, so that each coefficient is loaded once for them.
-HWY_INLINE void gelu_avx512(Floats (&x)[4], const GeluTable& table) {
+template <TileFunction F>
+HWY_INLINE void gelu_avx512(Floats (&x)[4]) {
+  constexpr bool kSlope = F == TileFunction::gelu_erf_slope || F == TileFunction::gelu_tanh_slope;
+  const GeluTable& table = kGeluTables[static_cast<int>(F)];
   const hn::ScalableTag<float> d;
   const Floats to_whole = hn::Set(d, 0x1.8p23f);
   const Floats first = hn::Set(d, GeluTable::kFirst), last = hn::Set(d, GeluTable::kLast);
-  Floats t[4];
+  Floats t[4], y[4];
   __m512i segment[4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     // The second operand of min and max is the one that may be NaN; the last bits of the sum with 1.5 * 2^23 are those
     // of the whole number.
     const Floats scaled = hn::MulAdd(x[i], hn::Set(d, GeluTable::kScale), hn::Set(d, GeluTable::kShift));
-    const Floats y = {_mm512_max_ps(first.raw, _mm512_min_ps(last.raw, scaled.raw))}, shifted = hn::Add(y, to_whole);
-    t[i] = hn::Sub(y, hn::Sub(shifted, to_whole));
+    const Floats at = {_mm512_max_ps(first.raw, _mm512_min_ps(last.raw, scaled.raw))}, shifted = hn::Add(at, to_whole);
+    t[i] = hn::Sub(at, hn::Sub(shifted, to_whole));
     segment[i] = _mm512_castps_si512(shifted.raw);
   }
 #pragma GCC unroll 6
@@ -104,9 +123,11 @@ HWY_INLINE void gelu_avx512(Floats (&x)[4], const GeluTable& table) {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       const Floats coefficient = {_mm512_permutex2var_ps(low, segment[i], high)};
-      x[i] = power == GeluTable::kDegree ? coefficient : hn::MulAdd(x[i], t[i], coefficient);
+      y[i] = power == GeluTable::kDegree ? coefficient : hn::MulAdd(y[i], t[i], coefficient);
     }
   }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) x[i] = kSlope ? hn::MulAdd(x[i], hn::Zero(d), y[i]) : y[i];  // 0 times infinity is NaN
 }
 #endif
 

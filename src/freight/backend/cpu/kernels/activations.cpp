@@ -1,5 +1,5 @@
-// See gelu.h.
-#include "freight/backend/cpu/kernels/gelu.h"
+// See activations.h.
+#include "freight/backend/cpu/kernels/activations.h"
 
 #include <cmath>
 #include <string>
@@ -45,9 +45,9 @@ GeluTable fitted(double (*function)(double)) {
 }
 
 // Compares values of a program with an expression of one operand. Where they agree, `x` is the number of that operand.
-class GeluMatch {
+class FunctionMatch {
  public:
-  GeluMatch(const TileProgram& program, const ScalarExpression& expression) : p_(program), e_(expression) {}
+  FunctionMatch(const TileProgram& program, const ScalarExpression& expression) : p_(program), e_(expression) {}
   int x = -1;
 
   bool is(int v) { return is(v, static_cast<int>(e_.size()) - 1); }
@@ -79,7 +79,7 @@ class GeluMatch {
 };
 
 // The expressions are those that composites.cpp and vjp_rules.cpp write, by the number of the function.
-const std::vector<ScalarExpression>& gelu_expressions() {
+const std::vector<ScalarExpression>& function_expressions() {
   static const auto kExpressions = [] {
     const std::string erf = "(erf(a * 0.7071067811865476) + 1) * 0.5";
     const std::string tanh = "(tanh((a + a * a * a * 0.044715) * 0.7978845608028654) + 1) * 0.5";
@@ -87,7 +87,8 @@ const std::vector<ScalarExpression>& gelu_expressions() {
     std::vector<ScalarExpression> all;
     for (const std::string& text :
          {erf, erf + " + a * (exp(-(a * a * 0.5)) * 0.3989422804014327)", tanh,
-          tanh + " + " + s + " * 1.5957691216057308 + " + s + " * a * a * 0.21406444881780076"}) {
+          tanh + " + " + s + " * 1.5957691216057308 + " + s + " * a * a * 0.21406444881780076",
+          std::string("a * sigmoid(a)"), std::string("sigmoid(a) + a * (sigmoid(a) * (1 - sigmoid(a)))")}) {
       all.push_back(parse_scalar(text).value());
     }
     return all;
@@ -97,15 +98,14 @@ const std::vector<ScalarExpression>& gelu_expressions() {
 
 }  // namespace
 
-const GeluTable kGeluTables[kTileFunctions] = {fitted(erf_factor), fitted(erf_slope), fitted(tanh_factor),
-                                               fitted(tanh_slope)};
+const GeluTable kGeluTables[] = {fitted(erf_factor), fitted(erf_slope), fitted(tanh_factor), fitted(tanh_slope)};
 
-TileProgram with_gelu(const TileProgram& program) {
+TileProgram with_activations(const TileProgram& program) {
   TileProgram result = program;
   for (size_t i = 0; i < program.values.size() && !program.round_each; ++i) {
     if (program.values[i].op != Op::add && program.values[i].op != Op::mul) continue;
     for (int f = 0; f < kTileFunctions; ++f) {
-      GeluMatch match(program, gelu_expressions()[static_cast<size_t>(f)]);
+      FunctionMatch match(program, function_expressions()[static_cast<size_t>(f)]);
       if (!match.is(static_cast<int>(i))) continue;
       result.values[i] = {.kind = TileValue::Kind::function, .op = Op::erf, .a = match.x};
       result.values[i].function = static_cast<TileFunction>(f);

@@ -1,6 +1,6 @@
-// The functions of GELU that tile programs compute in one step: its factor F(x), of x F(x), and its slope, the
-// derivative of x F(x), by the error function and by tanh. The composite and its gradient (ir) write them out in
-// primitives, which are found again here.
+// The functions of GELU and SiLU that tile programs compute in one step: GELU's factor F(x), of x F(x), and its slope,
+// the derivative of x F(x), by the error function and by tanh; SiLU itself, x sigmoid(x), and its slope. The composites
+// and their gradients (ir) write them out in primitives, which are found again here.
 #pragma once
 #include <cstdint>
 
@@ -15,9 +15,9 @@ struct GeluTable {
   static constexpr float kScale = 2.5f, kShift = 0.5f;
   alignas(64) float power[kDegree + 1][kCount];
 };
-extern const GeluTable kGeluTables[kTileFunctions];
+extern const GeluTable kGeluTables[4];  // by the number of the function
 
 // The program with values of kind `function` where these are written out in f32.
-TileProgram with_gelu(const TileProgram& program);
+TileProgram with_activations(const TileProgram& program);
 
 }  // namespace freight::cpu
