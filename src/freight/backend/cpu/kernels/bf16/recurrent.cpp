@@ -449,10 +449,11 @@ void Bf16Recurrent::run_forward(const RecurrentOperands<Bf16>& o, const Bf16* pa
     part.state_next = i + 1 == p_.steps ? 0 : p_.reverse ? -h : h;
     part.gates_next = part.state_next * g;
     for (int64_t j = share.from; j < share.until; ++j) {
+      // Of the first state, which is zeros, as well: an infinite weight makes it NaN.
       const Bf16* weights = panels + j * g * blocks_ * kPiece;
-      if (i > 0 && dots_) {
+      if (dots_) {
         multiply_by_dots(before, part.samples, weights, blocks_, g, sums);
-      } else if (i > 0) {
+      } else {
         for (int64_t k = 0; k < g; ++k)
           table.block(before, weights + k * blocks_ * kPiece, blocks_, sums + k * kBlock, false);
       }
