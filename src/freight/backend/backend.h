@@ -35,7 +35,8 @@ bool same_layout(const Shape& shape, const Layout& a, const Layout& b);
 size_t layout_bytes(const Type& type, const Layout& layout);
 // Every element of the buffer is used exactly once.
 bool is_dense(const Shape& shape, const Layout& layout);
-// The axes from slowest to fastest by stride; an extent of 1 stands before the next longer axis that follows it.
+// The axes from slowest to fastest by stride. Those of extent 1 have no place of their own: the first axis comes first,
+// others before the axis that follows them in the shape.
 std::vector<int> memory_order(const Shape& shape, const Strides& strides);
 std::string to_string(const Layout& layout);
 

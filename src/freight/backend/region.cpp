@@ -34,7 +34,8 @@ Shape space_of(const Graph& body) {
   return space;
 }
 
-// Each element of the operand has memory of its own, if not next to the others': part of a concatenation.
+// True where no axis of the operand is broadcast or reversed: its elements may lie apart, as in part of a
+// concatenation.
 bool is_spread(const Operand& o) {
   bool spread = !o.layout.blocked && !o.layout.strides.empty();
   for (int i = 0; spread && i < o.type.shape.rank(); ++i) spread = o.type.shape[i] == 1 || o.layout.strides[i] > 0;
@@ -44,18 +45,16 @@ bool is_spread(const Operand& o) {
 // The leading operand is the first result, or else the first operand, that fills the space densely; where there is
 // none, the first that fills it at all.
 std::vector<int> order_of(const Shape& space, const StepSpec& spec) {
-  std::vector<int> order(static_cast<size_t>(space.rank()));
-  std::iota(order.begin(), order.end(), 0);
   for (const bool dense : {true, false}) {
     for (const auto* list : {&spec.out, &spec.in}) {
       for (const Operand& o : *list) {
         if (o.type.shape != space || !(dense ? is_dense(space, o.layout) : is_spread(o))) continue;
-        const Strides& s = o.layout.strides;
-        std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return s[a] > s[b]; });
-        return order;
+        return memory_order(space, o.layout.strides);
       }
     }
   }
+  std::vector<int> order(static_cast<size_t>(space.rank()));
+  std::iota(order.begin(), order.end(), 0);
   return order;
 }
 

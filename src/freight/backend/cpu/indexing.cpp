@@ -3,7 +3,7 @@
 #include "freight/backend/cpu/kernels/indexing.h"
 
 #include <cstring>
-#include <numeric>
+#include <limits>
 #include <optional>
 
 #include "freight/backend/cpu/families.h"
@@ -46,65 +46,69 @@ std::optional<IndexSteps> steps_of(const Type& type, const Layout& layout, int a
   return steps;
 }
 
-// A tensor in whose memory the axes stand in this order, as (outer, rows, inner).
-struct RowsOf {
-  int64_t outer = 1, rows = 1, inner = 1;
-  RowsOf(const Shape& shape, int axis, const std::vector<int>& order) {
-    bool behind = false;
-    for (const int i : order) {
-      (i == axis ? rows : behind ? inner : outer) *= shape[i];
-      behind = behind || i == axis;
+bool picks_rows(Op op) { return op == Op::gather || op == Op::scatter_add; }
+
+// The operands of gather and scatter_add: updates, whose axes [axis, last] are those of the indices, stand for rows of
+// a table. One of both is given, the other one is the result.
+struct RowOperands {
+  bool adds;       // scatter_add, whose updates are given
+  int axis, last;  // of the table, of the updates
+  int given;       // number of the given tensor among the inputs; the other one is the indices
+  const Shape &table, &updates, &indices;
+  RowOperands(const Graph& graph, const Node& node)
+      : adds(node.op == Op::scatter_add),
+        axis(axis_of(node)),
+        last(axis + graph.type(node.in(adds ? 0 : 1)).shape.rank() - 1),
+        given(adds ? 1 : 0),
+        table(graph.type(adds ? node.out() : node.in(0)).shape),
+        updates(graph.type(adds ? node.in(1) : node.out()).shape),
+        indices(graph.type(node.in(1 - given)).shape) {}
+};
+
+// Numbers of a dense tensor outside and inside of its axes [first, last], by the order of memory. All are inside where
+// each of these axes has one element.
+struct AroundRows {
+  int64_t outer = 1, inner = 1;
+  AroundRows(const Shape& shape, const Strides& strides, int first, int last) {
+    int64_t step = std::numeric_limits<int64_t>::max();
+    for (int i = first; i <= last; ++i) {
+      if (shape[i] != 1) step = strides[i];
+    }
+    for (int i = 0; i < shape.rank(); ++i) {
+      if (shape[i] != 1 && (i < first || i > last)) (strides[i] > step ? outer : inner) *= shape[i];
     }
   }
 };
 
-// The axes of the updates in the order of the table's, and the other way round: those of the indices, `more` + 1 of
-// them, stand where the table has `axis`. Empty where they lie apart.
-std::vector<int> order_of_updates(const std::vector<int>& table, int axis, int more) {
+// The axes of the updates in the order of the table's, and the other way round. The latter is empty where the axes of
+// the indices lie apart.
+std::vector<int> order_of_updates(const std::vector<int>& table, int axis, int last) {
   std::vector<int> order;
   for (const int i : table) {
-    if (i != axis) order.push_back(i < axis ? i : i + more);
-    for (int k = 0; i == axis && k <= more; ++k) order.push_back(axis + k);
+    if (i != axis) order.push_back(i < axis ? i : i + last - axis);
+    for (int k = axis; i == axis && k <= last; ++k) order.push_back(k);
   }
   return order;
 }
-std::vector<int> order_of_table(const std::vector<int>& updates, int axis, int more) {
+std::vector<int> order_of_table(const std::vector<int>& updates, int axis, int last) {
   std::vector<int> order;
   for (const int i : updates) {
-    if (i <= axis || i > axis + more) order.push_back(i <= axis ? i : i - more);
+    if (i <= axis || i > last) order.push_back(i <= axis ? i : i - last + axis);
   }
-  if (order_of_updates(order, axis, more) != updates) order.clear();
+  if (order_of_updates(order, axis, last) != updates) order.clear();
   return order;
 }
 
-bool picks_rows(Op op) { return op == Op::gather || op == Op::scatter_add; }
-
-// The order of the table's axes in which whole rows are picked or added to: that of the memory of what is given, where
-// its rows are at least as long as in row-major order. Empty: row-major.
-std::vector<int> order_of_rows(const Graph& graph, const Node& node, const std::vector<Layout>& given) {
-  const bool adds = node.op == Op::scatter_add;
-  const Shape &shape = graph.type(node.in(adds ? 1 : 0)).shape,
-              &table = graph.type(adds ? node.out() : node.in(0)).shape;
-  const Layout& layout = given[adds ? 1 : 0];
-  const int axis = axis_of(node), more = graph.type(node.in(adds ? 0 : 1)).shape.rank() - 1;
-  if (more < 0 || !is_dense(shape, layout)) return {};
-  std::vector<int> order = memory_order(shape, layout.strides), plain(static_cast<size_t>(table.rank()));
-  if (adds) order = order_of_table(order, axis, more);
-  std::iota(plain.begin(), plain.end(), 0);
-  if (order.empty() || RowsOf(table, axis, order).inner < RowsOf(table, axis, plain).inner) return {};
-  return order;
-}
-
-// What lies outside of the axes [first, last] in the memory of a dense operand, and what inside.
-void split_at_rows(const Operand& o, int first, int last, IndexProblem& p) {
-  const Shape& shape = o.type.shape;
-  int64_t step = 0;
-  for (int i = first; i <= last; ++i) {
-    if (shape[i] != 1) step = o.layout.strides[i];
-  }
-  for (int i = 0; i < shape.rank(); ++i) {
-    if (shape[i] != 1 && (i < first || i > last)) (o.layout.strides[i] > step ? p.outer : p.inner) *= shape[i];
-  }
+// The order of the table's axes in which rows are picked or added to: that of the memory of what is given, where its
+// rows are at least as long as in row-major order. Empty: row-major.
+std::vector<int> order_of_rows(const RowOperands& o, const Layout& layout) {
+  const Shape& shape = o.adds ? o.updates : o.table;
+  const int last = o.adds ? o.last : o.axis;
+  if (o.last < o.axis || !is_dense(shape, layout)) return {};
+  const auto inner = [&](const Strides& strides) { return AroundRows(shape, strides, o.axis, last).inner; };
+  if (inner(layout.strides) < inner(contiguous_strides(shape))) return {};
+  const std::vector<int> order = memory_order(shape, layout.strides);
+  return o.adds ? order_of_table(order, o.axis, o.last) : order;
 }
 
 IndexProblem problem(const StepSpec& spec) {
@@ -124,13 +128,14 @@ IndexProblem problem(const StepSpec& spec) {
   p.op = spec.node->called();
   p.where = spec.node->location();
   p.rows = tensor[axis];
-  const bool adds = scatters(op);
   if (picks_rows(op)) {
-    const Operand &table = adds ? spec.out[0] : spec.in[0], &updates = adds ? spec.in[1] : spec.out[0];
-    const int more = spec.in[adds ? 0 : 1].type.shape.rank() - 1;
-    // An axis of one row has no place in memory; the updates tell it, which have as many as there are indices.
-    const bool one = p.rows == 1;
-    split_at_rows(one ? updates : table, axis, one ? axis + more : axis, p);
+    const RowOperands o(*spec.graph, *spec.node);
+    const Operand &table = o.adds ? spec.out[0] : spec.in[0], &updates = o.adds ? spec.in[1] : spec.out[0];
+    // The stride of an axis of one element says nothing; the updates have as many there as there are indices.
+    const AroundRows around = p.rows == 1 ? AroundRows(o.updates, updates.layout.strides, axis, o.last)
+                                          : AroundRows(o.table, table.layout.strides, axis, axis);
+    p.outer = around.outer;
+    p.inner = around.inner;
   } else {
     for (int i = 0; i < tensor.rank(); ++i) {
       if (i != axis) (i < axis ? p.outer : p.inner) *= tensor[i];
@@ -212,16 +217,13 @@ bool takes_index(const Graph& graph, const Node& node) {
 LayoutPlan index_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given, const FrozenInputs&) {
   LayoutPlan plan;
   if (picks_rows(node.op)) {
-    const bool adds = node.op == Op::scatter_add;
-    if (const std::vector<int> order = order_of_rows(graph, node, given); !order.empty()) {
-      const auto& indices = graph.type(node.in(adds ? 0 : 1)).shape;
-      const Layout table{permuted_strides(graph.type(adds ? node.out() : node.in(0)).shape, order), nullptr},
-          updates{permuted_strides(graph.type(adds ? node.in(1) : node.out()).shape,
-                                   order_of_updates(order, axis_of(node), indices.rank() - 1)),
-                  nullptr},
-          plain = Layout::row_major(indices);
-      plan.in = adds ? std::vector{plain, updates} : std::vector{table, plain};
-      plan.out = {adds ? table : updates};
+    const RowOperands o(graph, node);
+    if (const auto order = order_of_rows(o, given[static_cast<size_t>(o.given)]); !order.empty()) {
+      const Layout table{permuted_strides(o.table, order), nullptr},
+          updates{permuted_strides(o.updates, order_of_updates(order, o.axis, o.last)), nullptr},
+          plain = Layout::row_major(o.indices);
+      plan.in = o.adds ? std::vector{plain, updates} : std::vector{table, plain};
+      plan.out = {o.adds ? table : updates};
       return plan;
     }
   }
