@@ -12,9 +12,6 @@ namespace freight::cpu {
 namespace {
 constexpr int64_t kLeastRows = 8, kMostRows = 96;  // samples of a task
 constexpr int64_t kColumns = 64;                   // that are summed up together
-// Threads share a step of few samples from so many weights on, and each takes so many panels of columns of each gate:
-// with less, they would wait longer than they compute.
-constexpr int64_t kLeastWeights = 32768, kLeastGroups = 2;
 // Rows that lie together are a line apart from a power of two, so that they do not meet on few sets of the caches.
 constexpr int64_t kGap = 16;
 int64_t lines(int64_t floats) { return ceil_div(floats, 16) * 16; }
@@ -74,22 +71,20 @@ void Recurrent::forward(const RecurrentOperands<float>& o, void* scratch) const 
   auto* panels = static_cast<float*>(scratch);
   const int64_t h = p_.width, groups = h / group_;
   pack(o, panels);
-  if (tasks_ == 1 && h % group_ == 0 && p_.gates() * h * h >= kLeastWeights) {
-    Meeting meeting;
-    auto part_of = [&](int64_t part, int64_t parts) {
-      parts = std::clamp<int64_t>(groups / kLeastGroups, 1, parts);
-      const auto start = [&](int64_t i) { return groups * i / parts * group_; };
-      if (part < parts) run_forward(o, panels, {0, p_.samples, start(part), start(part + 1), parts, &meeting});
-    };
-    return in_team(part_of);
+  if (tasks_ == 1 && h % group_ == 0 && shares_steps(p_, groups)) {
+    return share_steps(p_, groups, [&](RecurrentShare share) {
+      share.from *= group_;
+      share.until *= group_;
+      run_forward(o, panels, share);
+    });
   }
   auto task = [&](int64_t i) {
-    run_forward(o, panels, {p_.samples * i / tasks_, p_.samples * (i + 1) / tasks_, 0, h, 1, nullptr});
+    run_forward(o, panels, {p_.samples * i / tasks_, p_.samples * (i + 1) / tasks_, 0, h});
   };
   parallel_for(tasks_, task);
 }
 
-void Recurrent::run_forward(const RecurrentOperands<float>& o, const float* panels, const Share& share) const {
+void Recurrent::run_forward(const RecurrentOperands<float>& o, const float* panels, const RecurrentShare& share) const {
   const int64_t h = p_.width, gh = p_.gates() * h;
   RecurrentRows r = rows_of(o, share.first, share.last);
   r.from = share.from;

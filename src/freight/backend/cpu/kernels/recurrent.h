@@ -3,6 +3,7 @@
 // some of the hidden numbers instead, and waits for the others behind each step. N samples, T steps, H hidden numbers,
 // G gates (LSTM i f g o, GRU r z n). What the operands are: the op table's rows `recurrent` and `recurrent_grad`.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -28,6 +29,30 @@ struct RecurrentOperands {
   float *dw = nullptr, *dinside = nullptr;                            // dinside: of a GRU
 };
 
+// What a thread computes going forward: samples [first, last), and of them hidden numbers [from, until), or blocks of
+// them. `parts` threads have all of these together, and meet behind each step.
+struct RecurrentShare {
+  int64_t first = 0, last = 0, from = 0, until = 0, parts = 1;
+  Meeting* meeting = nullptr;
+};
+constexpr int64_t kLeastSharedGroups = 2;  // of a thread
+// Whether threads share the steps of a layer whose samples one of them would take, in so many groups of hidden numbers:
+// with less, they would wait longer than they compute.
+inline bool shares_steps(const RecurrentProblem& p, int64_t groups) {
+  constexpr int64_t kLeastWeights = 32768;
+  return groups >= 2 * kLeastSharedGroups && p.gates() * p.width * p.width >= kLeastWeights;
+}
+// Calls run(share) for each of these threads.
+template <class Run>
+void share_steps(const RecurrentProblem& p, int64_t groups, Run run) {
+  Meeting meeting;
+  in_team([&](int64_t part, int64_t parts) {
+    parts = std::clamp<int64_t>(groups / kLeastSharedGroups, 1, parts);
+    if (part >= parts) return;
+    run(RecurrentShare{0, p.samples, groups * part / parts, groups * (part + 1) / parts, parts, &meeting});
+  });
+}
+
 class Recurrent {
  public:
   using Number = float;
@@ -39,12 +64,7 @@ class Recurrent {
  private:
   void pack(const RecurrentOperands<float>& o, float* panels) const;
   RecurrentRows rows_of(const RecurrentOperands<float>& o, int64_t first, int64_t last) const;
-  struct Share {
-    int64_t first, last, from, until;  // samples [first, last), and of them hidden numbers [from, until)
-    int64_t parts;                     // that have all numbers together, and meet behind each step
-    Meeting* meeting;
-  };
-  void run_forward(const RecurrentOperands<float>& o, const float* panels, const Share& share) const;
+  void run_forward(const RecurrentOperands<float>& o, const float* panels, const RecurrentShare& share) const;
   void run_backward(const RecurrentOperands<float>& o, float* scratch, int64_t first, int64_t last) const;
 
   RecurrentProblem p_;

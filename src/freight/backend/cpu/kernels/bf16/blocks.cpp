@@ -135,41 +135,18 @@ FREIGHT_AVX512 inline __m512 natural(__m512 a, __m512 b, int half) {
   return _mm512_permutex2var_ps(a, half == 0 ? low : _mm512_add_epi32(low, _mm512_set1_epi32(8)), b);
 }
 
-// Rows [begin, end) of whole lines of bf16.
-template <class T>
-inline bool is_plain(const BlockResult<T>& r) {
-  return !r.turned && r.columns == kSide;
-}
-FREIGHT_AVX512 inline void finish_plain(const float* sums, const Bf16Result& r, int64_t begin, int64_t end) {
-  const __m512 least = _mm512_set1_ps(r.relu ? 0.0f : -std::numeric_limits<float>::infinity());
-  const __m512 most = _mm512_set1_ps(r.most);
-  PanelLine bias{_mm512_setzero_ps(), _mm512_setzero_ps()};
-  if (r.bias) bias = panel_line(r.bias);
-  const bool past_caches = r.stream && r.row % kSide == 0 && reinterpret_cast<uintptr_t>(r.to) % 64 == 0;
-  Bf16* to = r.to + begin * r.row;
-  for (int64_t i = begin; i < end; ++i, to += r.row) {
+FREIGHT_AVX512 inline void finish_lines(const float* sums, const Bf16Result& r, int64_t begin, int64_t end) {
+  const LineFinish lines(r);
+  for (int64_t i = begin; i < end; ++i) {
     const float* row = sums + place(i) * kSide;
-    __m512 a = _mm512_add_ps(_mm512_load_ps(row), bias.a), b = _mm512_add_ps(_mm512_load_ps(row + kRows), bias.b);
-    if (r.residual) {
-      const PanelLine other = panel_line(r.residual + i * r.row);
-      a = _mm512_add_ps(a, other.a);
-      b = _mm512_add_ps(b, other.b);
-    }
-    // The maximum, or minimum, of a number and a NaN is the second operand: a NaN stays.
-    const __m512i bits =
-        narrowed(_mm512_min_ps(most, _mm512_max_ps(least, a)), _mm512_min_ps(most, _mm512_max_ps(least, b)));
-    if (past_caches) {
-      _mm512_stream_si512(reinterpret_cast<__m512i*>(to), bits);
-    } else {
-      _mm512_storeu_si512(to, bits);
-    }
+    lines.store(i, _mm512_load_ps(row), _mm512_load_ps(row + kRows));
   }
 }
 
 template <class T>
 FREIGHT_AVX512 void finish(const float* sums, const BlockResult<T>& r) {
   if constexpr (sizeof(T) == sizeof(Bf16)) {
-    if (is_plain(r)) return finish_plain(sums, r, 0, r.rows);
+    if (has_whole_lines(r)) return finish_lines(sums, r, 0, r.rows);
   }
   alignas(64) float turned[kSide * kSide];
   if (r.turned) {
@@ -217,13 +194,13 @@ FREIGHT_AMX void block_alone(const Bf16* a, const Bf16* b, int64_t pieces, float
 
 FREIGHT_AMX void block_meanwhile(const Bf16* a, const Bf16* b, int64_t pieces, float* sums, bool accumulate,
                                  const float* finished, const Bf16Result& r) {
-  if (!is_plain(r)) {
+  if (!has_whole_lines(r)) {
     finish(finished, r);
     return block_alone(a, b, pieces, sums, accumulate);
   }
   const int64_t rows = r.rows;
   block_amx(a, b, pieces, sums, accumulate,
-            [&](int64_t i) FREIGHT_AMX { finish_plain(finished, r, rows * i / pieces, rows * (i + 1) / pieces); });
+            [&](int64_t i) FREIGHT_AMX { finish_lines(finished, r, rows * i / pieces, rows * (i + 1) / pieces); });
 }
 
 // The parts' products in an order in which each needs one operand of the last one again. Small ones first would gain

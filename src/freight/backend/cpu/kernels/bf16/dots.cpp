@@ -76,39 +76,11 @@ FREIGHT_AVX512 inline void add_packed(Sums& acc, const DotRows& a, int64_t i, co
   }
 }
 
-// Whole lines of bf16: see finish() of Bf16Table.
-inline bool is_plain(const Bf16Result& r) { return !r.turned && r.columns == kSide; }
-
-FREIGHT_AVX512 inline void finish_plain(const Sums& acc, const TileRows& tile, const Bf16Result& result) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const bool bare = !result.relu && !result.bias && !result.residual && result.most == kInfinity;
-  const __m512 least = _mm512_set1_ps(result.relu ? 0.0f : -kInfinity), most = _mm512_set1_ps(result.most);
-  PanelLine bias{_mm512_setzero_ps(), _mm512_setzero_ps()};
-  if (result.bias) bias = panel_line(result.bias);
-  const bool past_caches = result.stream && result.row % kSide == 0 && reinterpret_cast<uintptr_t>(result.to) % 64 == 0;
+FREIGHT_AVX512 inline void finish_lines(const Sums& acc, const TileRows& tile, const Bf16Result& result) {
+  const LineFinish lines(result);
 #pragma GCC unroll 8
   for (int r = 0; r < kTileRows; ++r) {
-    if (tile.line_of(r) >= result.rows) continue;
-    const int64_t at = tile.line_of(r) * result.row;
-    __m512 a = acc[r][0], b = acc[r][1];
-    if (!bare) {
-      a = _mm512_add_ps(a, bias.a);
-      b = _mm512_add_ps(b, bias.b);
-      if (result.residual) {
-        const PanelLine other = panel_line(result.residual + at);
-        a = _mm512_add_ps(a, other.a);
-        b = _mm512_add_ps(b, other.b);
-      }
-      // The maximum, or minimum, of a number and a NaN is the second operand: a NaN stays.
-      a = _mm512_min_ps(most, _mm512_max_ps(least, a));
-      b = _mm512_min_ps(most, _mm512_max_ps(least, b));
-    }
-    const __m512i bits = narrowed(a, b);
-    if (past_caches) {
-      _mm512_stream_si512(reinterpret_cast<__m512i*>(result.to + at), bits);
-    } else {
-      _mm512_storeu_si512(result.to + at, bits);
-    }
+    if (tile.line_of(r) < result.rows) lines.store(tile.line_of(r), acc[r][0], acc[r][1]);
   }
 }
 
@@ -123,7 +95,7 @@ FREIGHT_AVX512 inline void multiply_tile(const TileRows& tile, float* sums, bool
     acc[r][1] = accumulate ? _mm512_load_ps(from + kRows) : _mm512_setzero_ps();
   }
   add(acc);
-  if (plain) return finish_plain(acc, tile, *plain);
+  if (plain) return finish_lines(acc, tile, *plain);
 #pragma GCC unroll 8
   for (int r = 0; r < kTileRows; ++r) {
     float* const to = sums + tile.place_of(r) * kSide;
@@ -136,7 +108,7 @@ FREIGHT_AVX512 inline void multiply_tile(const TileRows& tile, float* sums, bool
 
 FREIGHT_AVX512 void multiply_dots(const DotRows& a, const Bf16* b, float* sums, bool accumulate,
                                   const Bf16Result* result) {
-  const Bf16Result* const plain = result && is_plain(*result) ? result : nullptr;
+  const Bf16Result* const plain = result && has_whole_lines(*result) ? result : nullptr;
   for (int64_t i = 0; i < kSide / kTileRows; ++i) {
     const TileRows tile = a.packed ? packed_tile(i) : along_tile(i);
     if (tile.line >= a.rows) continue;

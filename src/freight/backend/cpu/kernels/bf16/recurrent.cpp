@@ -22,9 +22,6 @@ constexpr int64_t kSide = Bf16Table::kSide, kPiece = Bf16Table::kPiece, kBlock =
 constexpr int64_t kLeastRows = 8;   // samples of a task
 constexpr int64_t kStretch = 512;   // steps of the weights' gradient that are packed at once
 constexpr int64_t kMostSums = 256;  // blocks of it that a task holds, or nearly
-// Threads share a step of few samples from so many weights on, and each takes so many blocks of hidden numbers: as in
-// kernels/recurrent.cpp.
-constexpr int64_t kLeastWeights = 32768, kLeastBlocks = 2;
 // Up to so many samples, dot products are faster than AMX's tiles, whose time for a block of 32 x 32 sums is that of
 // two or three rows of dot products.
 constexpr int64_t kDotSamples = 2;
@@ -301,27 +298,17 @@ FREIGHT_AVX512 void multiply_rows(const Bf16* a, const Bf16* b, int64_t pieces, 
   }
 }
 
-// Of few rows it takes several gates at once: one alone has fewer chains of additions than the processor overlaps. 24
-// of the 32 registers hold sums at most.
+// Few rows are multiplied by several gates at once: one gate alone has fewer chains of additions than the processor
+// overlaps. At most 24 of the 32 registers hold sums.
 template <int kSomeRows>
 void multiply_gates(const Bf16* a, const Bf16* b, int64_t pieces, int64_t gates, float* sums) {
   constexpr int kMost = kSomeRows <= 3 ? 4 : kSomeRows <= 6 ? 2 : 1;
-  for (int64_t k = 0; k < gates;) {
-    const Bf16* panel = b + k * pieces * kPiece;
-    float* block = sums + k * kBlock;
-    if (kMost >= 4 && gates - k >= 4) {
-      multiply_rows<kSomeRows, std::min(kMost, 4)>(a, panel, pieces, block);
-      k += 4;
-    } else if (kMost >= 3 && gates - k >= 3) {
-      multiply_rows<kSomeRows, std::min(kMost, 3)>(a, panel, pieces, block);
-      k += 3;
-    } else if (kMost >= 2 && gates - k >= 2) {
-      multiply_rows<kSomeRows, std::min(kMost, 2)>(a, panel, pieces, block);
-      k += 2;
-    } else {
-      multiply_rows<kSomeRows, 1>(a, panel, pieces, block);
-      ++k;
-    }
+  constexpr decltype(&multiply_rows<kSomeRows, 1>) kByGates[] = {
+      multiply_rows<kSomeRows, 1>, multiply_rows<kSomeRows, std::min(kMost, 2)>,
+      multiply_rows<kSomeRows, std::min(kMost, 3)>, multiply_rows<kSomeRows, kMost>};
+  for (int64_t k = 0, count = 0; k < gates; k += count) {
+    count = std::min<int64_t>(kMost, gates - k);
+    kByGates[count - 1](a, b + k * pieces * kPiece, pieces, sums + k * kBlock);
   }
 }
 
@@ -375,7 +362,7 @@ Bf16Recurrent::Bf16Recurrent(const RecurrentProblem& problem, bool gradient) : p
   scratch_bytes_ = static_cast<size_t>(panels_) * sizeof(Bf16);
   if (!gradient) {
     dots_ = uses_dots() || p_.samples <= kDotSamples;
-    shared_ = tasks_ == 1 && g * h * h >= kLeastWeights && blocks_ >= 2 * kLeastBlocks;
+    shared_ = tasks_ == 1 && shares_steps(p_, blocks_);
     if (shared_) scratch_bytes_ += static_cast<size_t>(2 * blocks_ * kPiece) * sizeof(Bf16);
     return;
   }
@@ -412,27 +399,21 @@ void Bf16Recurrent::forward(const RecurrentOperands<Bf16>& o, void* scratch) con
   if (shared_) {
     Bf16* states = panels + panels_;
     std::fill_n(states, 2 * blocks_ * kPiece, Bf16{0});
-    Meeting meeting;
-    return in_team([&](int64_t part, int64_t parts) {
-      parts = std::clamp<int64_t>(blocks_ / kLeastBlocks, 1, parts);
-      if (part >= parts) return;
-      run_forward(o, panels, states,
-                  {0, p_.samples, blocks_ * part / parts, blocks_ * (part + 1) / parts, parts, &meeting});
-    });
+    return share_steps(p_, blocks_, [&](const RecurrentShare& share) { run_forward(o, panels, states, share); });
   }
   parallel_for(tasks_, [&](int64_t i) {
     auto* states = static_cast<Bf16*>(thread_scratch(thread_bytes_));
     std::fill_n(states, 2 * blocks_ * kPiece, Bf16{0});
-    run_forward(o, panels, states, {p_.samples * i / tasks_, p_.samples * (i + 1) / tasks_, 0, blocks_, 1, nullptr});
+    run_forward(o, panels, states, {p_.samples * i / tasks_, p_.samples * (i + 1) / tasks_, 0, blocks_});
   });
 }
 
 void Bf16Recurrent::run_forward(const RecurrentOperands<Bf16>& o, const Bf16* panels, Bf16* states,
-                                const Share& share) const {
+                                const RecurrentShare& share) const {
   const Bf16Table& table = *bf16_table();
   const int64_t h = p_.width, g = p_.gates(), gh = g * h;
   Bf16 *before = states, *now = before + blocks_ * kPiece;
-  // Behind the room for a thread's own states.
+  // The thread's memory begins with its own states, if it shares no step.
   auto* state = reinterpret_cast<float*>(static_cast<Bf16*>(thread_scratch(thread_bytes_)) + 2 * blocks_ * kPiece);
   float* sums = state + blocks_ * kBlock;
   std::fill(state, sums + g * kBlock, 0.0f);
@@ -449,7 +430,7 @@ void Bf16Recurrent::run_forward(const RecurrentOperands<Bf16>& o, const Bf16* pa
     part.state_next = i + 1 == p_.steps ? 0 : p_.reverse ? -h : h;
     part.gates_next = part.state_next * g;
     for (int64_t j = share.from; j < share.until; ++j) {
-      // Of the first state, which is zeros, as well: an infinite weight makes it NaN.
+      // The first state, zeros, is multiplied, too: an infinite weight must give NaN.
       const Bf16* weights = panels + j * g * blocks_ * kPiece;
       if (dots_) {
         multiply_by_dots(before, part.samples, weights, blocks_, g, sums);

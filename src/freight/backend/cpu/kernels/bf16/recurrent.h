@@ -21,13 +21,10 @@ class Bf16Recurrent {
 
  private:
   void pack(const float* w, Bf16* panels) const;
-  struct Share {
-    int64_t first, last, from, until;  // samples [first, last), and of their blocks of hidden numbers [from, until)
-    int64_t parts;                     // that have all blocks together, and meet behind each step
-    Meeting* meeting;
-  };
-  // `states`: room for h of two steps of the share's samples, in zeros, which all parts have together.
-  void run_forward(const RecurrentOperands<Bf16>& o, const Bf16* panels, Bf16* states, const Share& share) const;
+  // `share` has blocks of hidden numbers. `states`: room for h of two steps of its samples, in zeros, which all parts
+  // have together.
+  void run_forward(const RecurrentOperands<Bf16>& o, const Bf16* panels, Bf16* states,
+                   const RecurrentShare& share) const;
   void run_backward(const RecurrentOperands<Bf16>& o, const Bf16* panels, Bf16* dinner, int64_t first,
                     int64_t last) const;
   void multiply_weights(const RecurrentOperands<Bf16>& o, const Bf16* dinner, int64_t first, int64_t last) const;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "freight/backend/cpu/kernels/bf16/blocks.h"
 
@@ -63,6 +64,51 @@ FREIGHT_AVX512 inline PanelLine panel_line(const Bf16* from) {
   const __m512i bits = _mm512_permutexvar_epi64(back, _mm512_loadu_si512(from));
   return {widened(_mm512_castsi512_si256(bits)), widened(_mm512_extracti64x4_epi64(bits, 1))};
 }
+
+// Whole lines of a result in bf16, from sums in the panels' order. See finish() of Bf16Table.
+template <class T>
+inline bool has_whole_lines(const BlockResult<T>& r) {
+  return !r.turned && r.columns == Bf16Table::kSide;
+}
+class LineFinish {
+ public:
+  [[gnu::always_inline]] FREIGHT_AVX512 inline explicit LineFinish(const Bf16Result& result)
+      : r_(result),
+        least_(_mm512_set1_ps(r_.relu ? 0.0f : -kInfinity)),
+        most_(_mm512_set1_ps(r_.most)),
+        bias_(r_.bias ? panel_line(r_.bias) : PanelLine{_mm512_setzero_ps(), _mm512_setzero_ps()}),
+        bare_(!r_.relu && !r_.bias && !r_.residual && r_.most == kInfinity),
+        past_caches_(r_.stream && r_.row % Bf16Table::kSide == 0 && reinterpret_cast<uintptr_t>(r_.to) % 64 == 0) {}
+  // Inlined, since the sums of a whole tile are in registers around it.
+  [[gnu::always_inline]] FREIGHT_AVX512 inline void store(int64_t row, __m512 a, __m512 b) const {
+    if (!bare_) {
+      a = _mm512_add_ps(a, bias_.a);
+      b = _mm512_add_ps(b, bias_.b);
+      if (r_.residual) {
+        const PanelLine other = panel_line(r_.residual + row * r_.row);
+        a = _mm512_add_ps(a, other.a);
+        b = _mm512_add_ps(b, other.b);
+      }
+      // The maximum, or minimum, of a number and a NaN is the second operand: a NaN stays.
+      a = _mm512_min_ps(most_, _mm512_max_ps(least_, a));
+      b = _mm512_min_ps(most_, _mm512_max_ps(least_, b));
+    }
+    const __m512i bits = narrowed(a, b);
+    Bf16* const to = r_.to + row * r_.row;
+    if (past_caches_) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(to), bits);
+    } else {
+      _mm512_storeu_si512(to, bits);
+    }
+  }
+
+ private:
+  static constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const Bf16Result r_;  // a copy, which no store of bits can change
+  __m512 least_, most_;
+  PanelLine bias_;
+  bool bare_, past_caches_;
+};
 
 // 16 x 16 numbers of 32 bits: number j of row i becomes number i of row j. Row 4 g + q lies at at(g, q).
 template <class At>
