@@ -118,6 +118,16 @@ def run_child(side, model_or_path, batch, a):
     return None
 
 
+def names_of(known):
+    """The type of an argument: some of the known names, with commas between."""
+    def names(text):
+        unknown = [name for name in text.split(",") if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"expected some of {', '.join(known)}, got {unknown[0]}")
+        return text
+    return names
+
+
 def sides(a):
     """Freight's and the others', by precision where they have several."""
     mine = [f"freight {p}" for p in a.precision.split(",")]
@@ -163,8 +173,8 @@ def main():
     a.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(MODELS))
     a.add_argument("--freight", default="build/bin/freight")
     a.add_argument("--batch", default="1,16")
-    a.add_argument("--precision", default="fp32", help="fp32, bf16, or both with a comma between")
-    a.add_argument("--others", default=",".join(OTHERS), help="that Freight is compared with")
+    a.add_argument("--precision", type=names_of(("fp32", "bf16")), default="fp32", help="fp32, bf16, or both with a comma between")
+    a.add_argument("--others", type=names_of(OTHERS), default=",".join(OTHERS), help="that Freight is compared with")
     a.add_argument("--rounds", type=int, default=3)
     a.add_argument("--seconds", type=float, default=3)
     a.add_argument("--threads", type=int, default=os.cpu_count())

@@ -372,7 +372,7 @@ class SiluKernel final : public Kernel {
   int64_t numbers_;
 };
 
-// Whether samples meet in the gradient of a filter, so that none has a result of its own.
+// True where samples meet in the gradient of a filter. A forward pass planned without one keeps its samples apart.
 bool learns_filters(const Graph& graph) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(),
                      [](const Node& n) { return n.op == Op::conv_grad_weight; });
@@ -413,13 +413,13 @@ std::unique_ptr<Kernel> make_way(const StepSpec& spec, const ConvOp& p, Way way)
   if (way == Way::winograd || way == Way::taps || way == Way::depthwise) {
     const auto of = [&]<class T>(T) -> std::unique_ptr<Kernel> {
       using Weights = typename Winograd<T>::Weights;
-      const WinogradImages images = learns_filters(*spec.graph) ? WinogradImages::joined : WinogradImages::apart;
       if (way == Way::taps) return own(TapsGradWeight<T>(taps_problem(p)), T{});
       if (way == Way::depthwise && n.op == Op::conv_grad_weight) return own(DepthwiseGradWeight<T>(c), T{});
       if (way == Way::depthwise && n.op == Op::conv_grad_input)
         return own(DepthwiseConv<T>(transposed_problem(p), Filter::turned, spec.stream_outputs), T{});
       if (way == Way::depthwise) return own(DepthwiseConv<T>(c, Filter::stored, spec.stream_outputs), T{});
       if (n.op == Op::conv_grad_weight) return own(WinogradGradWeight<T>(c), T{});
+      const WinogradImages images = learns_filters(*spec.graph) ? WinogradImages::joined : WinogradImages::apart;
       if (n.op == Op::conv_grad_input)
         return own(Winograd<T>(transposed_problem(p), Weights::transposed, images, spec.stream_outputs), T{});
       return own(Winograd<T>(c, packed ? Weights::transformed : Weights::stored, images, spec.stream_outputs), T{});

@@ -159,8 +159,8 @@ const Node* silu_behind(const Graph& g, Value v) {
 
 bool is_silu_depthwise(const Graph& g, const Node& n) { return is_depthwise(g, n) && silu_behind(g, n.out()); }
 
-// Whether v is made of such a result without another convolution than those of squeeze-excitation, of one pixel.
-// `seen`: values that have been looked at.
+// True where v is made of such a result without another convolution than those of squeeze-excitation, of one pixel.
+// `seen` marks values that have been looked at.
 bool made_by_silu_depthwise(const Graph& g, Value v, ByValue<bool>& seen) {
   const Node& d = g.def(v);
   const OpKind kind = info(d.op).kind;
@@ -178,8 +178,8 @@ bool made_by_silu_depthwise(const Graph& g, Value v, ByValue<bool>& seen) {
 
 }  // namespace
 
-// Chains with silu, all of them: in bf16 their convolutions are steps with passes between them. efficientnet_b0 on two
-// cores of a Zen 5, ms, bf16 : f32: b1 4.1 : 3.5.
+// Chains with silu have a kernel of f32 alone; in bf16 their convolutions are steps with passes between them.
+// efficientnet_b0 on two cores of a Zen 5, ms, bf16 : f32: b1 4.23 : 3.56, b16 46.4 : 45.1.
 bool chain_keeps_f32(const Graph& g, const Node& node) {
   if (is_depthwise(g, node)) return silu_behind(g, node.out());
   if (!is_product(g, node)) return false;

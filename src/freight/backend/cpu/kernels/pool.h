@@ -10,8 +10,8 @@ struct PoolRange {
   int64_t from, to;
 };
 
-// How max_pool tells max_pool_grad where a maximum is: by its flat index in the input plane, an i32 (-1 where a window
-// has only padding), or by its place in the window, a byte, where that has 256 pixels at most. The bytes are adjacent.
+// max_pool records for max_pool_grad where a maximum is: its flat index in the input plane, an i32 (-1 where a window
+// has only padding), or its place in the window, a byte, where that has 256 pixels at most. The bytes are adjacent.
 enum class MaxPlaces : uint8_t { indices, bytes };
 
 struct PoolGeometry {

@@ -125,7 +125,8 @@ void unary_link(const ChainLink* link, void* const* p, size_t i, size_t stride, 
   go_on<G>(link, p, i, stride, part, x0, x1, x2, x3);
 }
 template <TileFunction F, Group G>
-void activate(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2, V x3) {
+void activation_link(const ChainLink* link, void* const* p, size_t i, size_t stride, size_t part, V x0, V x1, V x2,
+                     V x3) {
 #if HWY_TARGET == HWY_AVX3
   if constexpr (F != TileFunction::silu && F != TileFunction::silu_slope) {
     V y[kGroup] = {x0, x1, x2, x3};
@@ -352,7 +353,7 @@ void set_unaries(ChainTable& t) {
 }
 template <TileFunction... F>
 void set_functions(ChainTable& t) {
-  ((t.function[static_cast<int>(F)] = pair(activate<F, kW>, activate<F, kP>)), ...);
+  ((t.function[static_cast<int>(F)] = pair(activation_link<F, kW>, activation_link<F, kP>)), ...);
 }
 template <From... A, class... F>
 void set_binaries(ChainTable& t, F...) {

@@ -17,8 +17,8 @@ bool winograd_fits(const ConvProblem& p);
 
 // Where the tiles of 4x4 results lie: images stand in rows and columns, and where that takes fewer of them, tiles cross
 // from one into the next, with as many zeros between as the filter reaches out: 13x13 pixels need 49 tiles for four
-// images instead of 64. What is no number in one image, or far larger than the next one's, then reaches that one, the
-// latter as rounding errors: `apart` keeps them from each other.
+// images instead of 64. NaN, infinities and rounding errors of large numbers then reach the next image: `apart` keeps
+// them from each other.
 enum class WinogradImages : uint8_t { joined, apart };
 class WinogradGrid {
  public:
