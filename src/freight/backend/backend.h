@@ -56,7 +56,7 @@ struct StepSpec {
   const Node* node = nullptr;
   std::vector<Operand> in, out;
   bool deterministic = false;   // no choice by measurement
-  bool stream_outputs = false;  // the outputs are larger than cache and not read soon: non-temporal stores pay
+  bool stream_outputs = false;  // the outputs are larger than what the caches keep: non-temporal stores pay
   bool tf32 = false;            // products of f32 may round their operands to TF32
   bool round_each = false;      // RunOptions
   // The rule by which kernels are chosen; null: unknown ones are measured (choices.h). Valid during prepare only.

@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "freight/backend/choices.h"
+#include "freight/base/cpu_info.h"
 #include "freight/base/device_memory.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
@@ -21,8 +22,18 @@
 namespace freight {
 
 namespace {
-// Larger than any cache worth keeping results in.
-constexpr size_t kStreamBytes = size_t{32} << 20;
+// Plans with a larger arena give the memory that planning took back to the system.
+constexpr size_t kTrimBytes = size_t{32} << 20;
+
+// Larger results bypass the caches: a quarter of the last level, which also holds what the step reads.
+size_t stream_bytes() {
+  static const size_t bytes = [] {
+    constexpr int64_t kMost = 32 << 20;
+    const int64_t last_level = cpu_info().l3_bytes;
+    return static_cast<size_t>(last_level > 0 ? std::min(last_level / 4, kMost) : kMost);
+  }();
+  return bytes;
+}
 
 // The bytes of a value to host memory or back.
 class Transfer final : public Kernel {
@@ -143,7 +154,7 @@ Plan::Plan(const Graph& graph, const RunOptions& options, Measure measure) : sou
   if (arena_bytes() > best) lower(device, best_limit, rule);
   plan_copying();
   // The passes leave their garbage in the heap, where the arena of a large plan does not fit in.
-  if (memory_.arena_bytes > kStreamBytes) malloc_trim(0);
+  if (memory_.arena_bytes > kTrimBytes) malloc_trim(0);
   planned_graphs().add(hash);
   guesses_ = rule.guesses();
   const DeviceSpeed usual;
@@ -185,7 +196,7 @@ void Plan::lower(Backend& device, size_t limit, ChoiceRule& rule) {
       spec.out.push_back(operand(v));
       if (!updates[v]) written += g.type(v).bytes();
     }
-    spec.stream_outputs = written > kStreamBytes;
+    spec.stream_outputs = written > stream_bytes();
     PlanStep step{i, nullptr, cost(g, n), once[i], once[i] ? Queue::kernels : queue_of(n.op)};
     if (!step.once) {
       step.cost.flops *= static_cast<double>(parts_.count);

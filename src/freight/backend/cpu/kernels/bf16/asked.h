@@ -25,16 +25,10 @@ class Asked {
   // So many calls of ask() ask for all.
   Asked in(int64_t calls) const {
     Asked spread = *this;
-    spread.each_ = static_cast<double>(lines()) / static_cast<double>(calls);
+    spread.each_ = ceil_div(lines(), calls);
     return spread;
   }
-  void ask() {
-    if (runs_ == 0) return;
-    due_ += each_;
-    const auto now = static_cast<int64_t>(due_);
-    due_ -= static_cast<double>(now);
-    ask(now);
-  }
+  void ask() { ask(each_); }
   void ask(int64_t lines) {
     for (; lines > 0 && runs_ > 0; --lines) {
       __builtin_prefetch(at_, 0, 2);
@@ -50,7 +44,7 @@ class Asked {
   const char *at_ = nullptr, *run_ = nullptr;
   ptrdiff_t stride_ = 0;
   int64_t runs_ = 0, length_ = 0;
-  double each_ = 0, due_ = 0;
+  int64_t each_ = 0;
 };
 
 }  // namespace freight::cpu

@@ -76,17 +76,10 @@ FREIGHT_AVX512 inline void add_packed(Sums& acc, const DotRows& a, int64_t i, co
   }
 }
 
-FREIGHT_AVX512 inline void finish_lines(const Sums& acc, const TileRows& tile, const Bf16Result& result) {
-  const LineFinish lines(result);
-#pragma GCC unroll 8
-  for (int r = 0; r < kTileRows; ++r) {
-    if (tile.line_of(r) < result.rows) lines.store(tile.line_of(r), acc[r][0], acc[r][1]);
-  }
-}
-
+// With `lines` the sums end there.
 template <class Add>
-FREIGHT_AVX512 inline void multiply_tile(const TileRows& tile, float* sums, bool accumulate, const Bf16Result* plain,
-                                         const Add& add) {
+[[gnu::always_inline]] FREIGHT_AVX512 inline void multiply_tile(const TileRows& tile, float* sums, bool accumulate,
+                                                                const LineFinish* lines, const Add& add) {
   Sums acc;
 #pragma GCC unroll 8
   for (int r = 0; r < kTileRows; ++r) {
@@ -95,7 +88,13 @@ FREIGHT_AVX512 inline void multiply_tile(const TileRows& tile, float* sums, bool
     acc[r][1] = accumulate ? _mm512_load_ps(from + kRows) : _mm512_setzero_ps();
   }
   add(acc);
-  if (plain) return finish_lines(acc, tile, *plain);
+  if (lines) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kTileRows; ++r) {
+      if (tile.line_of(r) < lines->rows()) lines->store(tile.line_of(r), acc[r][0], acc[r][1]);
+    }
+    return;
+  }
 #pragma GCC unroll 8
   for (int r = 0; r < kTileRows; ++r) {
     float* const to = sums + tile.place_of(r) * kSide;
@@ -108,22 +107,25 @@ FREIGHT_AVX512 inline void multiply_tile(const TileRows& tile, float* sums, bool
 
 FREIGHT_AVX512 void multiply_dots(const DotRows& a, const Bf16* b, float* sums, bool accumulate,
                                   const Bf16Result* result) {
-  const Bf16Result* const plain = result && has_whole_lines(*result) ? result : nullptr;
+  const bool whole = result && has_whole_lines(*result);
+  const Bf16Result ends = whole ? *result : Bf16Result{};
+  const LineFinish finish(ends);
+  const LineFinish* const lines = whole ? &finish : nullptr;
   for (int64_t i = 0; i < kSide / kTileRows; ++i) {
     const TileRows tile = a.packed ? packed_tile(i) : along_tile(i);
     if (tile.line >= a.rows) continue;
-    if (plain && plain->residual) {  // asked for before the sums, behind which it is read
+    if (ends.residual) {  // asked for before the sums, behind which it is read
 #pragma GCC unroll 8
       for (int r = 0; r < kTileRows; ++r)
-        _mm_prefetch(plain->residual + std::min(tile.line_of(r), plain->rows - 1) * plain->row, _MM_HINT_T0);
+        _mm_prefetch(ends.residual + std::min(tile.line_of(r), ends.rows - 1) * ends.row, _MM_HINT_T0);
     }
     if (a.packed) {
-      multiply_tile(tile, sums, accumulate, plain, [&](Sums& acc) FREIGHT_AVX512 { add_packed(acc, a, i, b); });
+      multiply_tile(tile, sums, accumulate, lines, [&](Sums& acc) FREIGHT_AVX512 { add_packed(acc, a, i, b); });
     } else {
-      multiply_tile(tile, sums, accumulate, plain, [&](Sums& acc) FREIGHT_AVX512 { add_along(acc, a, tile, b); });
+      multiply_tile(tile, sums, accumulate, lines, [&](Sums& acc) FREIGHT_AVX512 { add_along(acc, a, tile, b); });
     }
   }
-  if (result && !plain) bf16_table()->finish(sums, *result);
+  if (result && !whole) bf16_table()->finish(sums, *result);
 }
 
 #else

@@ -79,6 +79,7 @@ class LineFinish {
         bias_(r_.bias ? panel_line(r_.bias) : PanelLine{_mm512_setzero_ps(), _mm512_setzero_ps()}),
         bare_(!r_.relu && !r_.bias && !r_.residual && r_.most == kInfinity),
         past_caches_(r_.stream && r_.row % Bf16Table::kSide == 0 && reinterpret_cast<uintptr_t>(r_.to) % 64 == 0) {}
+  int64_t rows() const { return r_.rows; }
   // Inlined, since the sums of a whole tile are in registers around it.
   [[gnu::always_inline]] FREIGHT_AVX512 inline void store(int64_t row, __m512 a, __m512 b) const {
     if (!bare_) {
