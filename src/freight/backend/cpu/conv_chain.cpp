@@ -143,55 +143,6 @@ bool joins_conv_chains(const Graph& graph, const Node& conv) {
   return is_depthwise(graph, conv) || is_product(graph, conv);
 }
 
-namespace {
-
-// The silu of v or of its sum with a bias; null where there is none, or others read them: gradients.
-const Node* silu_behind(const Graph& g, Value v) {
-  const Node* reader = nullptr;
-  for (const Node& n : g.nodes) {
-    if (std::find(n.inputs.begin(), n.inputs.end(), v) == n.inputs.end()) continue;
-    if (reader) return nullptr;
-    reader = &n;
-  }
-  if (!reader || reader->op == Op::silu) return reader;
-  return reader->op == Op::add ? silu_behind(g, reader->out()) : nullptr;
-}
-
-bool is_silu_depthwise(const Graph& g, const Node& n) { return is_depthwise(g, n) && silu_behind(g, n.out()); }
-
-// True where v is made of such a result without another convolution than those of squeeze-excitation, of one pixel.
-// `seen` marks values that have been looked at.
-bool made_by_silu_depthwise(const Graph& g, Value v, ByValue<bool>& seen) {
-  const Node& d = g.def(v);
-  const OpKind kind = info(d.op).kind;
-  if (kind == OpKind::leaf || kind == OpKind::generator || seen[v]) return false;
-  seen[v] = true;
-  if (d.op == Op::conv) {
-    const Shape& y = g.type(v).shape;
-    if (is_silu_depthwise(g, d)) return true;
-    return is_product(g, d) && y[2] * y[3] == 1 && made_by_silu_depthwise(g, d.in(0), seen);
-  }
-  // A residual, the second operand of a sum, is not what the block computes.
-  const auto made = [&](Value in) { return made_by_silu_depthwise(g, in, seen); };
-  return d.op == Op::add ? made(d.in(0)) : std::any_of(d.inputs.begin(), d.inputs.end(), made);
-}
-
-}  // namespace
-
-// Chains with silu have a kernel of f32 alone; in bf16 their convolutions are steps with passes between them.
-// efficientnet_b0 on two cores of a Zen 5, ms, bf16 : f32: b1 4.23 : 3.56, b16 46.4 : 45.1.
-bool chain_keeps_f32(const Graph& g, const Node& node) {
-  if (is_depthwise(g, node)) return silu_behind(g, node.out());
-  if (!is_product(g, node)) return false;
-  if (const Node* const silu = silu_behind(g, node.out())) {
-    for (const Node& n : g.nodes) {
-      if (n.op == Op::conv && n.in(0) == silu->out() && is_silu_depthwise(g, n)) return true;
-    }
-  }
-  ByValue<bool> seen(g);
-  return made_by_silu_depthwise(g, node.in(0), seen);
-}
-
 bool takes_conv_chain(const Graph&, const Node& node) {
   const auto* a = std::get_if<FusedAttrs>(&node.attrs);
   return a && a->pattern == FusedKind::conv_chain && chain_in(*a->body).depthwise;

@@ -64,8 +64,7 @@ class CpuBackend final : public Backend {
   bool narrows(const Graph&, const Node&, DType dtype) const override { return dtype == DType::bf16 && bf16_table(); }
   bool keeps_f32(const Graph& graph, const Node& node, DType dtype) const override {
     if (node.op == Op::matmul) return matmul_keeps_f32(graph, node, dtype);
-    if (info(node.op).kind != OpKind::convolve) return false;
-    return conv_keeps_f32(graph, node, dtype) || (dtype == DType::bf16 && chain_keeps_f32(graph, node));
+    return info(node.op).kind == OpKind::convolve && conv_keeps_f32(graph, node, dtype);
   }
   bool fuses() const override { return true; }
   bool decides_by_extents(const Node& node) const override { return info(node.op).depends_on_shape; }

@@ -66,7 +66,6 @@ LayoutPlan conv_chain_layouts(const Graph& graph, const Node& node, const std::v
                               const FrozenInputs& frozen);
 Graph fuse_conv_chains(const Graph& graph);
 bool joins_conv_chains(const Graph& graph, const Node& conv);  // where its neighbors are such as well
-bool chain_keeps_f32(const Graph& graph, const Node& conv);    // Backend::keeps_f32, of bf16
 
 // matmul.cpp: matmul with transposes, batch axes, bias and relu (f32, f64, bf16).
 bool takes_matmul(const Graph& graph, const Node& node);
