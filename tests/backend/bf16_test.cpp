@@ -15,6 +15,8 @@ namespace {
 
 // --- matrix products ---
 
+constexpr int64_t kLine = 32;  // numbers of bf16
+
 struct GemmCase {
   int64_t m, n, k, batch = 1;
   int64_t gap = 0;  // numbers between lines
@@ -22,15 +24,16 @@ struct GemmCase {
 
 // Transposes and the epilogue by bits.
 struct GemmForm {
-  bool trans_a, trans_b, bias, residual, relu, bounded;
+  bool trans_a, trans_b, bias, residual, relu, bounded, packed;
   explicit GemmForm(int bits)
       : trans_a(bits & 1),
         trans_b(bits & 2),
         bias(bits & 4),
         residual(bits & 8),
         relu(bits & 16),
-        bounded(bits & kBounded) {}
-  static constexpr int kBounded = 64;
+        bounded(bits & kBounded),
+        packed(bits & kPacked) {}
+  static constexpr int kBounded = 64, kPacked = 128;  // packed: the right operand, which all products of a batch share
 };
 
 // What c must hold before it is rounded, and the sum of all terms' sizes.
@@ -63,7 +66,7 @@ template <class T, class Multiply = BlockGemm<T>, class... Table>
 void check_gemm(const GemmCase& c, const GemmForm& f, const Table&... table) {
   SCOPED_TRACE(cat(c.m, "x", c.n, "x", c.k, " batch ", c.batch, f.trans_a ? " ta" : "", f.trans_b ? " tb" : "",
                    f.bias ? " bias" : "", f.residual ? " residual" : "", f.relu ? " relu" : "",
-                   f.bounded ? " bounded" : ""));
+                   f.bounded ? " bounded" : "", f.packed ? " packed" : ""));
   const int64_t a_lines = f.trans_a ? c.k : c.m, a_line = (f.trans_a ? c.m : c.k) + c.gap;
   const int64_t b_lines = f.trans_b ? c.n : c.k, b_line = (f.trans_b ? c.k : c.n) + c.gap;
   GemmProblem p{.m = c.m,
@@ -76,22 +79,33 @@ void check_gemm(const GemmCase& c, const GemmForm& f, const Table&... table) {
                 .b_col = f.trans_b ? b_line : 1,
                 .c_row = c.n + c.gap,
                 .a_batch = a_lines * a_line,
-                .b_batch = b_lines * b_line,
+                .b_batch = f.packed ? 0 : b_lines * b_line,
                 .c_batch = c.m * (c.n + c.gap),
                 .relu = f.relu};
   if (f.bounded) p.most = 3;
-  const Guarded<T> a(c.batch * p.a_batch - c.gap), b(c.batch * p.b_batch - c.gap), bias(c.n),
+  const Guarded<T> a(c.batch * p.a_batch - c.gap), b((f.packed ? 1 : c.batch) * b_lines * b_line - c.gap), bias(c.n),
       residual(c.batch * p.c_batch - c.gap);
   fill(a.data(), a.size(), 1);
   fill(b.data(), b.size(), 2);
   fill(bias.data(), bias.size(), 3);
   fill(residual.data(), residual.size(), 4);
+  const Guarded<T> packed(f.packed ? bf16_panel_size(c.k, c.n) + kLine : 0);
+  T* const panels =
+      packed.data() + (f.packed ? kLine - reinterpret_cast<uintptr_t>(packed.data()) % 64 / sizeof(T) : 0);
+  GemmProblem run_as = p;
+  if constexpr (std::is_same_v<T, Bf16>) {
+    if (f.packed) {
+      run_as.packed = true;
+      run_as.b_row = run_as.b_col = 0;  // do not count
+      pack_bf16_columns(panels, b.data(), p.b_row, p.b_col, c.k, c.n);
+    }
+  }
   const auto run = [&] {
-    const Multiply gemm(p, table...);
+    const Multiply gemm(run_as, table...);
     poison_thread_scratch();
     const Guarded<T> y(residual.size());
-    gemm.run(a.data(), b.data(), y.data(), f.bias ? bias.data() : nullptr, f.residual ? residual.data() : nullptr,
-             poisoned_scratch(gemm.scratch_bytes()).raw());
+    gemm.run(a.data(), f.packed ? panels : b.data(), y.data(), f.bias ? bias.data() : nullptr,
+             f.residual ? residual.data() : nullptr, poisoned_scratch(gemm.scratch_bytes()).raw());
     return y.copied();
   };
   const Array y = run();
@@ -156,6 +170,22 @@ TYPED_TEST(BlockGemms, RunsBatches) {
     this->check({33, 64, 400, 3}, GemmForm(form));
   }
   this->check({1024, 640, 1100, 2}, GemmForm(1));  // whose rows' sums do not fit into the cache at once
+}
+
+// A right operand that was packed before, as a frozen weight is.
+TYPED_TEST(BlockGemms, ReadsPackedColumns) {
+  if constexpr (!std::is_same_v<TypeParam, SplitGemm>) {
+    for (const GemmCase& c : {GemmCase{1, 1, 1},
+                              {7, 17, 65, 1, 3},
+                              {65, 7, 17},
+                              {1, 700, 65},
+                              {33, 300, 500, 1, 2},
+                              {9, 21, 33, 5, 1},
+                              {300, 300, 3000},
+                              {70, 40, 9000}}) {
+      for (int form = 0; form < 64; form += 3) this->check(c, GemmForm(form | GemmForm::kPacked));
+    }
+  }
 }
 
 // As transposed products: see BlockGemm::turned_.

@@ -462,7 +462,7 @@ dnnl::memory::desc wanted_by_dnnl(const ConvOp& p) {
 LayoutPlan layouts_for(const Graph& graph, const Node& node, const ConvOp& p, Way way, bool frozen) {
   Layout weight = Layout::row_major(p.w.shape);
   if (frozen && way == Way::product) {
-    weight = panel_layout(p.w.shape, 0);
+    weight = panel_layout(p.w, 0);
   } else if (frozen && way == Way::winograd) {
     weight = winograd_layout(p.w.shape);
   } else if (way == Way::depthwise && p.op != Op::conv_grad_weight) {
@@ -586,9 +586,11 @@ bool conv_keeps_f32(const Graph& graph, const Node& node, DType dtype) {
 LayoutPlan conv_layouts(const Graph& graph, const Node& node, const std::vector<Layout>& given,
                         const FrozenInputs& frozen) {
   const ConvOp p = problem(graph, node);
-  if (node.op != Op::conv || !weight_frozen(frozen) || p.x.dtype != DType::f32 || !packable(p, given[1]))
-    return layouts_for(graph, node, p, way_of(p), false);
-  return fastest_layouts(graph, node, p, frozen);
+  const bool packs = node.op == Op::conv && weight_frozen(frozen) && packable(p, given[1]);
+  if (packs && p.x.dtype == DType::f32) return fastest_layouts(graph, node, p, frozen);
+  // In bf16 there is one way, and Winograd's filters, which are f32, would be many times as large.
+  const Way way = way_of(p);
+  return layouts_for(graph, node, p, way, packs && way == Way::product);
 }
 
 std::unique_ptr<Kernel> make_conv(const StepSpec& spec) {

@@ -154,8 +154,8 @@ LayoutPlan conv_chain_layouts(const Graph& graph, const Node& node, const std::v
   const Node* const depthwise = chain_in(body).depthwise;
   each_conv(node, [&](const Node& n, size_t first) {
     if (first == 0) plan.in.push_back(Layout::channels_last(graph.type(node.in(0)).shape));
-    const Shape& w = body.type(n.in(1)).shape;
-    plan.in.push_back(&n == depthwise ? taps_first(w) : panel_layout(w, 0));
+    const Type& w = body.type(n.in(1));
+    plan.in.push_back(&n == depthwise ? taps_first(w.shape) : panel_layout(w, 0));
     for (size_t i = 2; i < n.inputs.size(); ++i) {
       const Shape& s = body.type(n.inputs[i]).shape;
       plan.in.push_back(s.rank() == 1 ? Layout::row_major(s) : Layout::channels_last(s));

@@ -143,8 +143,10 @@ LayoutPlan matmul_layouts(const Graph& graph, const Node& node, const std::vecto
   }
   plan.out.push_back(Layout::row_major(graph.type(node.out()).shape));
   const Type& w = graph.type(node.in(1));
-  if (weight_frozen(frozen) && w.dtype == DType::f32 && w.shape.rank() == 2 && w.numel() > 0)
-    plan.in[1] = panel_layout(w.shape, attrs<MatmulAttrs>(node).trans_b ? 0 : 1);
+  // With AMX, oneDNN or ThinGemm, which read plain weights, may multiply faster.
+  const bool packs = w.dtype == DType::f32 || (w.dtype == DType::bf16 && uses_dots());
+  if (weight_frozen(frozen) && packs && w.shape.rank() == 2 && w.numel() > 0)
+    plan.in[1] = panel_layout(w, attrs<MatmulAttrs>(node).trans_b ? 0 : 1);
   return plan;
 }
 

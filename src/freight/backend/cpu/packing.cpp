@@ -1,6 +1,7 @@
 // Frozen weights in the formats of our own kernels: panels of columns for matrix products (kernels/gemm.h), transformed
 // filters for Winograd's method. The copy into one is a visible step that runs once per plan.
 #include "freight/backend/cpu/families.h"
+#include "freight/backend/cpu/kernels/bf16/gemm.h"
 #include "freight/backend/cpu/kernels/gemm.h"
 #include "freight/backend/cpu/kernels/winograd.h"
 #include "freight/backend/cpu/steps.h"
@@ -12,10 +13,10 @@ namespace {
 // Their descriptors are their names; oneDNN's are longer.
 constexpr const char *kRows = "panels of rows", *kColumns = "panels of columns", *kWinograd = "winograd";
 
-Layout named(const char* name, int64_t floats) {
+Layout named(const char* name, int64_t bytes) {
   auto blocked = std::make_shared<BlockedLayout>();
   blocked->name = name;
-  blocked->bytes = static_cast<size_t>(floats) * sizeof(float);
+  blocked->bytes = static_cast<size_t>(bytes);
   blocked->descriptor.assign(blocked->name.begin(), blocked->name.end());
   return {{}, std::move(blocked)};
 }
@@ -23,31 +24,41 @@ Layout named(const char* name, int64_t floats) {
 class Packing final : public Kernel {
  public:
   explicit Packing(const StepSpec& spec)
-      : shape_(spec.in[0].type.shape), strides_(spec.in[0].layout.strides), format_(spec.out[0].layout.blocked->name) {}
+      : type_(spec.in[0].type), strides_(spec.in[0].layout.strides), format_(spec.out[0].layout.blocked->name) {}
   void run(void* const* o) override {
-    const auto* w = static_cast<const float*>(o[0]);
-    auto* packed = static_cast<float*>(o[1]);
+    const Shape& s = type_.shape;
     if (format_ == kWinograd) {
-      return transform_filters(w, packed, shape_[0], shape_[1], shape_[2], strides_[3], strides_[0], strides_[1]);
+      return transform_filters(static_cast<const float*>(o[0]), static_cast<float*>(o[1]), s[0], s[1], s[2],
+                               strides_[3], strides_[0], strides_[1]);
     }
     const int n = format_ == kRows ? 0 : 1;
-    pack_columns(packed, w, strides_[1 - n], strides_[n], shape_[1 - n], shape_[n]);
+    if (type_.dtype == DType::bf16) {
+      pack_bf16_columns(static_cast<Bf16*>(o[1]), static_cast<const Bf16*>(o[0]), strides_[1 - n], strides_[n],
+                        s[1 - n], s[n]);
+    } else {
+      pack_columns(static_cast<float*>(o[1]), static_cast<const float*>(o[0]), strides_[1 - n], strides_[n], s[1 - n],
+                   s[n]);
+    }
   }
   std::string name() const override { return "pack"; }
 
  private:
-  Shape shape_;
+  Type type_;
   Strides strides_;
   std::string format_;
 };
 
 }  // namespace
 
-Layout panel_layout(const Shape& weight, int column_axis) {
-  return named(column_axis == 0 ? kRows : kColumns, panel_size(weight[1 - column_axis], weight[column_axis]));
+Layout panel_layout(const Type& weight, int column_axis) {
+  const int64_t k = weight.shape[1 - column_axis], n = weight.shape[column_axis];
+  const int64_t numbers = weight.dtype == DType::bf16 ? bf16_panel_size(k, n) : panel_size(k, n);
+  return named(column_axis == 0 ? kRows : kColumns, numbers * static_cast<int64_t>(size_of(weight.dtype)));
 }
 
-Layout winograd_layout(const Shape& weight) { return named(kWinograd, filter_floats(weight[1], weight[0], weight[2])); }
+Layout winograd_layout(const Shape& weight) {
+  return named(kWinograd, filter_floats(weight[1], weight[0], weight[2]) * static_cast<int64_t>(sizeof(float)));
+}
 
 bool is_own_packing(const Layout& layout) {
   return layout.blocked &&

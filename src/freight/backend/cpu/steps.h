@@ -10,9 +10,9 @@
 
 namespace freight::cpu {
 
-// Frozen weights for kernels of our own: (N, K, 1...) or (K, N) as panels of columns N, (O, C, 3, 3) or (O, C, 5, 5) as
-// Winograd's filters.
-Layout panel_layout(const Shape& weight, int column_axis);
+// Frozen weights for kernels of our own: (N, K, 1...) or (K, N), in f32 or bf16, as panels of columns N, (O, C, 3, 3)
+// or (O, C, 5, 5) in f32 as Winograd's filters.
+Layout panel_layout(const Type& weight, int column_axis);
 Layout winograd_layout(const Shape& weight);
 bool is_own_packing(const Layout& layout);
 inline bool weight_frozen(const FrozenInputs& frozen) { return frozen.inputs.size() > 1 && frozen.inputs[1]; }

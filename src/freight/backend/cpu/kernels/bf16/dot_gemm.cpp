@@ -32,16 +32,16 @@ int64_t panels(int64_t lines) { return GemmTasks::panels(lines); }
 
 DotGemm::DotGemm(const GemmProblem& problem) : p_(problem) {
   FREIGHT_CHECK(!p_.accumulate && !p_.subtract, "products on blocks of bf16 overwrite their result");
-  turned_ = turn(p_);
+  turned_ = !p_.packed && turn(p_);
   along_ = p_.a_col == 1 || p_.k == 1;
-  tasks_ = GemmTasks(p_, along_ ? kRead : kCopy, p_.b_col == 1 ? kCopy : kTranspose);
+  tasks_ = GemmTasks(p_, along_ ? kRead : kCopy, p_.packed ? kRead : p_.b_col == 1 ? kCopy : kTranspose);
   const int64_t cache = cache_bytes();
   constexpr int64_t kBytes = sizeof(Bf16), kSumBytes = sizeof(float);
   const int64_t rows = tasks_.rows_of_part(p_), columns = tasks_.columns_of_part(p_);
-  const bool few = along_ && p_.b_col == 1 && rows <= kTurnedRows && !turned_;
+  const bool few = along_ && p_.b_col == 1 && rows <= kTurnedRows && !turned_ && !p_.packed;
   const int64_t depth = !few && cpu_info().l1_bytes >= kLargeFirstLevel ? kDeep : kDepth;
   k_block_ = even_block(p_.k, turned_ ? kTurnedDepth : depth, kSteps);
-  k_packed_ = along_ && !few ? round_up(p_.k, kSteps) : k_block_;
+  k_packed_ = p_.packed || (along_ && !few) ? round_up(p_.k, kSteps) : k_block_;
   if (k_packed_ >= p_.k) {
     column_block_ = even_block(columns, cache / 2 / kBytes / k_packed_ / kSide * kSide, kSide);
     rows_at_once_ = rows;
@@ -51,8 +51,8 @@ DotGemm::DotGemm(const GemmProblem& problem) : p_(problem) {
     rows_at_once_ = even_block(rows, cache / 2 / kSumBytes / column_block_ / kSide * kSide, kSide);
     row_block_ = std::min(2 * kSide, rows_at_once_);
   }
-  left_bytes_ = along_ ? 0 : static_cast<size_t>(row_block_ * k_block_) * sizeof(Bf16);
-  right_bytes_ = static_cast<size_t>(column_block_ * k_packed_) * sizeof(Bf16);
+  left_bytes_ = along_ ? 0 : static_cast<size_t>(row_block_ * k_packed_) * sizeof(Bf16);
+  right_bytes_ = p_.packed ? 0 : static_cast<size_t>(column_block_ * k_packed_) * sizeof(Bf16);
   const int64_t sums = k_packed_ < p_.k ? rows_at_once_ * column_block_ : row_block_ * kSide;
   thread_bytes_ = left_bytes_ + right_bytes_ + static_cast<size_t>(sums) * sizeof(float);
   reserve_thread_scratch(thread_bytes_);
@@ -85,15 +85,17 @@ Bf16Result DotGemm::result(const Call& call, const Part& part, int64_t row, int6
 // A panel of columns stays in the first-level cache while the rows of a block pass by it.
 void DotGemm::multiply(const Call& call, const Part& part) const {
   auto* const left = static_cast<Bf16*>(thread_scratch(thread_bytes_));
-  auto* const right = left + left_bytes_ / sizeof(Bf16);
-  auto* const sums = reinterpret_cast<float*>(right + right_bytes_ / sizeof(Bf16));
+  auto* const packed_columns = left + left_bytes_ / sizeof(Bf16);
+  auto* const sums = reinterpret_cast<float*>(packed_columns + right_bytes_ / sizeof(Bf16));
   const bool in_parts = k_packed_ < p_.k;
   const int64_t waiting = in_parts ? panels(rows_at_once_) : panels(row_block_);
   for (int64_t column = part.column0; column < part.column1; column += column_block_) {
     const int64_t columns = std::min(column_block_, part.column1 - column);
     for (int64_t k0 = 0; k0 < p_.k; k0 += k_packed_) {
       const int64_t packed = std::min(k_packed_, p_.k - k0), deep = round_up(packed, kSteps) * kSide;
-      pack(right, call.b + column * p_.b_col + k0 * p_.b_row, p_.b_row, p_.b_col, columns, packed);
+      const Bf16* const right = p_.packed ? call.b + column / kSide * deep : packed_columns;
+      if (!p_.packed)
+        pack(packed_columns, call.b + column * p_.b_col + k0 * p_.b_row, p_.b_row, p_.b_col, columns, packed);
       Asked next_columns;
       if (const int64_t next_k = k0 + k_packed_; next_k < p_.k) {
         next_columns = Asked::block(call.b + column * p_.b_col + next_k * p_.b_row, p_.b_row, p_.b_col, columns,
@@ -120,7 +122,7 @@ void DotGemm::multiply(const Call& call, const Part& part) const {
                         .rows = std::min(kSide, rows - i * kSide),
                         .steps = steps,
                         .next = {&next_rows, &next_columns}};
-              a.from = along_ ? call.a + (row + i * kSide) * p_.a_row + at * p_.a_col : left + i * deep;
+              a.from = along_ ? call.a + (row + i * kSide) * p_.a_row + at * p_.a_col : left + i * deep + k * kSide;
               const int64_t panel = in_parts ? j * waiting + (row - part.row0) / kSide + i : i;
               const Bf16Result r = result(call, part, row + i * kSide, column + j * kSide);
               multiply_dots(a, right + j * deep + k * kSide, sums + panel * kBlock, at > 0,

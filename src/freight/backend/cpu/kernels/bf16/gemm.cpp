@@ -36,13 +36,14 @@ constexpr int64_t kPartsOf = kSplits<T> ? Bf16Table::kParts : 1;
 template <class T>
 BlockGemm<T>::BlockGemm(const GemmProblem& problem, const Bf16Table& table) : p_(problem), table_(&table) {
   FREIGHT_CHECK(!p_.accumulate && !p_.subtract, "products on blocks of bf16 overwrite their result");
+  FREIGHT_CHECK(!p_.packed || !kSplits<T>, "packed columns of f32");
   const int64_t cache = cache_bytes();
   constexpr int64_t kParts = kPartsOf<T>;
-  turned_ = turn(p_);
+  turned_ = !p_.packed && turn(p_);
   // Packing a panel costs so many blocks of products, at most.
   constexpr double kSplit = kParts > 1 ? 8 : 0, kProducts = kParts > 1 ? 6 : 1;
   const double left = ((p_.a_col == 1 ? 2 : 12) + kSplit) / kProducts,
-               right = ((p_.b_col == 1 ? 5 : 12) + kSplit) / kProducts;
+               right = p_.packed ? 0 : ((p_.b_col == 1 ? 5 : 12) + kSplit) / kProducts;
   tasks_ = GemmTasks(p_, left, right);
   const int64_t rows = tasks_.rows_of_part(p_), columns = tasks_.columns_of_part(p_);
   const int64_t room = cache / 2 / kParts / static_cast<int64_t>(sizeof(Bf16));  // for columns
@@ -58,7 +59,8 @@ BlockGemm<T>::BlockGemm(const GemmProblem& problem, const Bf16Table& table) : p_
   const auto packed = [&](int64_t row_passes, int64_t column_passes) {
     return left * static_cast<double>(rows * row_passes) + right * static_cast<double>(columns * column_passes);
   };
-  if (packed(ceil_div(columns, wide), ceil_div(rows, tall)) < packed(ceil_div(columns, column_block_), 1)) {
+  if (!p_.packed &&
+      packed(ceil_div(columns, wide), ceil_div(rows, tall)) < packed(ceil_div(columns, column_block_), 1)) {
     column_block_ = wide;
     rows_at_once_ = tall;
     k_packed_ = k_block_;
@@ -67,7 +69,7 @@ BlockGemm<T>::BlockGemm(const GemmProblem& problem, const Bf16Table& table) : p_
   // Rows whose sums go through memory are few at a time: their blocks and the columns share the cache.
   row_block_ = even_block(rows_at_once_, (k_block_ < p_.k ? 2 : 8) * kSide, kSide);
   left_bytes_ = static_cast<size_t>(kParts * row_block_ * k_block_) * sizeof(Bf16);
-  right_bytes_ = static_cast<size_t>(kParts * column_block_ * k_packed_) * sizeof(Bf16);
+  right_bytes_ = p_.packed ? 0 : static_cast<size_t>(kParts * column_block_ * k_packed_) * sizeof(Bf16);
   if (kSplits<T>) {
     const auto ranges = static_cast<size_t>(panels(rows_at_once_) + panels(column_block_)) * sizeof(SplitRange);
     split_bytes_ = kSplitScratch * sizeof(float) + (ranges + 63) / 64 * 64;
@@ -122,8 +124,8 @@ template <class T>
 void BlockGemm<T>::multiply(const Call& call, int64_t row0, int64_t row1, int64_t column0, int64_t column1) const {
   const Bf16Table& table = *table_;
   auto* left = static_cast<Bf16*>(thread_scratch(thread_bytes_));
-  auto* right = left + left_bytes_ / sizeof(Bf16);
-  auto* const in_f32 = reinterpret_cast<float*>(right + right_bytes_ / sizeof(Bf16));
+  auto* const packed = left + left_bytes_ / sizeof(Bf16);
+  auto* const in_f32 = reinterpret_cast<float*>(packed + right_bytes_ / sizeof(Bf16));
   float* const sums = in_f32 + split_bytes_ / sizeof(float);
   auto *const left_ranges = reinterpret_cast<SplitRange*>(in_f32 + kSplitScratch), *const right_ranges =
                                                                                        left_ranges +
@@ -141,8 +143,14 @@ void BlockGemm<T>::multiply(const Call& call, int64_t row0, int64_t row1, int64_
     for (int64_t k0 = 0; k0 < p_.k; k0 += k_packed_) {
       const int64_t steps = std::min(k_packed_, p_.k - k0), deep = pieces(steps) * kPiece;
       const int64_t right_part = panels(columns) * deep;
-      pack(right, right_part, call.b + column * p_.b_col + k0 * p_.b_row, p_.b_row, p_.b_col, columns, steps,
-           Bf16Table::Operand::right, right_ranges);
+      const Bf16* right = packed;
+      if constexpr (!kSplits<T>) {
+        if (p_.packed) right = call.b + column / kSide * deep;
+      }
+      if (right == packed) {
+        pack(packed, right_part, call.b + column * p_.b_col + k0 * p_.b_row, p_.b_row, p_.b_col, columns, steps,
+             Bf16Table::Operand::right, right_ranges);
+      }
       for (int64_t row = row0; row < row1; row += row_block_) {
         const int64_t rows = std::min(row_block_, row1 - row);
         for (int64_t k = 0; k < steps; k += k_block_) {
@@ -207,6 +215,16 @@ void BlockGemm<T>::run(const T* a, const T* b, T* c, const T* bias, const T* res
   if (turned_) std::swap(a, b);
   tasks_.run(p_, Call{a, b, c, bias, residual}, rows_at_once_, [&](const Call& call, const GemmPart& part) {
     multiply(call, part.row0, part.row1, part.column0, part.column1);
+  });
+}
+
+int64_t bf16_panel_size(int64_t k, int64_t n) { return round_up(n, kSide) * round_up(k, kSteps); }
+
+void pack_bf16_columns(Bf16* panels, const Bf16* b, ptrdiff_t k_stride, ptrdiff_t n_stride, int64_t k, int64_t n) {
+  const int64_t panel = bf16_panel_size(k, 1);
+  parallel_for(ceil_div(n, kSide), [&](int64_t i) {
+    const Bf16Lines lines{b + i * kSide * n_stride, k_stride, n_stride, k, std::min(kSide, n - i * kSide)};
+    bf16_table()->pack(panels + i * panel, lines, Bf16Table::Operand::right);
   });
 }
 

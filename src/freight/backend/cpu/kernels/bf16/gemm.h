@@ -18,7 +18,7 @@ namespace freight::cpu {
 template <class T>
 class BlockGemm {
  public:
-  // As of f32 products, in numbers of T; `packed` is not known here.
+  // As of f32 products, in numbers of T; only what multiplies bf16 knows `packed`: by pack_bf16_columns.
   explicit BlockGemm(const GemmProblem& problem)
       : BlockGemm(problem, *(sizeof(T) == 4 ? split_table() : bf16_table())) {}
   BlockGemm(const GemmProblem& problem, const Bf16Table& table);
@@ -46,6 +46,11 @@ class BlockGemm {
   size_t left_bytes_ = 0, right_bytes_ = 0, split_bytes_ = 0, thread_bytes_ = 0;
 };
 using SplitGemm = BlockGemm<float>;
+
+// A right operand (k, n), one of whose strides is 1, as GemmProblem::packed has it for Bf16Gemm: panels of 32 columns
+// over all steps. The second function gives their numbers.
+void pack_bf16_columns(Bf16* panels, const Bf16* b, ptrdiff_t k_stride, ptrdiff_t n_stride, int64_t k, int64_t n);
+int64_t bf16_panel_size(int64_t k, int64_t n);
 
 // Products of bf16 by what the processor has.
 class Bf16Gemm {
