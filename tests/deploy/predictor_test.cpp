@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "freight/io/npy.h"
+#include "freight/nn/nn.h"
 #include "tests/support/files.h"
 
 namespace freight::deploy {
@@ -95,6 +96,47 @@ TEST(Predictor, AllStepsAreWarmedAndMayBeStopped) {
   heard.clear();
   EXPECT_TRUE(predictor.warm_all([&](int64_t done, int64_t) { return heard.push_back(done), true; }));
   EXPECT_EQ(heard, (std::vector<int64_t>{1, 2, 3, 4}));
+}
+
+// Evaluation normalizes by the statistics of the batch itself.
+store::Bundle mixing_net() {
+  store::Bundle b = small_net();
+  const auto net = std::make_shared<nn::Sequential>();
+  net->append(nn::Flatten()).append(nn::BatchNorm1d(28 * 28, {.running = false})).append(nn::Linear(28 * 28, 10));
+  b.model.net = net;
+  return b;
+}
+
+TEST(Predictor, ANetThatMixesSamplesGetsThemUnfilled) {
+  const store::Bundle bundle = mixing_net();
+  std::vector<Array> samples;
+  for (int v = 0; v < 5; ++v) samples.push_back(pixels(static_cast<uint8_t>(v * v * 15)));
+  Predictor exact(bundle, {.deterministic = true, .batch_size = 5}), larger(bundle, {.batch_size = 64});
+  EXPECT_FALSE(larger.keeps_samples_apart());
+  const std::vector<float> expected = exact.run(samples).to_vector<float>();
+  const std::vector<float> got = larger.run(samples).to_vector<float>();
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5) << i;
+  int64_t plans = 0;
+  EXPECT_TRUE(exact.warm_all([&](int64_t, int64_t all) { return plans = all, true; }));
+  EXPECT_EQ(plans, 1);  // a batch of one would be refused
+}
+
+TEST(Predictor, NetsOfTheZooKeepSamplesApart) {
+  for (const char* name : {"mlp", "lenet", "convnet", "cifarnet", "resnet20", "squeezenet1_1", "mobilenet_v3_small",
+                           "efficientnet_b0", "regnet_y_400mf", "convnext_tiny"}) {
+    store::Bundle b;
+    b.model = models::create(name);
+    b.preprocessing = {.input = b.model.input.shape, .mean = {}, .std = {}};
+    EXPECT_TRUE(Predictor(b).keeps_samples_apart()) << name;
+  }
+  for (const char* name : {"textcnn", "text_bow", "lstm_text", "gru_text"}) {
+    store::Bundle b;
+    const std::shared_ptr<const data::Tokenizer> tokenizer =
+        data::learn_tokenizer({"a film", "a bore"}, {.kind = data::TokenizerKind::word, .limit = 0});
+    b.model = models::create(name, {.classes = 2, .vocabulary = tokenizer->size(), .length = 32});
+    b.preprocessing = {.input = {32}, .mean = {}, .std = {}, .tokenizer = tokenizer, .lengths = {16, 32}};
+    EXPECT_TRUE(Predictor(b).keeps_samples_apart()) << name;
+  }
 }
 
 TEST(Predictor, NoSamplesGiveNoRows) { EXPECT_EQ(Predictor(small_net()).run({}).shape(), (Shape{0, 10})); }

@@ -11,6 +11,8 @@
 #include "freight/base/philox.h"
 #include "freight/deploy/predictor.h"
 #include "freight/io/image.h"
+#include "freight/nn/nn.h"
+#include "freight/serve/engine.h"
 #include "freight/serve/model.h"
 #include "running_server.h"
 
@@ -533,6 +535,32 @@ TEST(Server, ATokenGuardsAllButHealthAndPage) {
   EXPECT_EQ(ask(get("/nothing", "Authorization: Bearer s3cret\r\n"), guarded).status, 404);
   // The body of a stranger is not read.
   EXPECT_EQ(ask("POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n", guarded).status, 401);
+}
+
+// Evaluation normalizes by the statistics of the batch itself: a request's results are those of its samples alone.
+TEST(Server, RequestsForANetThatMixesSamplesRunApart) {
+  store::Bundle bundle;
+  bundle.model = models::create("linear_regression", {.input = {3}});
+  bundle.preprocessing.input = {3};
+  const auto net = std::make_shared<nn::Sequential>();
+  net->append(nn::BatchNorm1d(3, {.running = false})).append(nn::Linear(3, 1));
+  bundle.model.net = net;
+  ServedModel model("mixed", bundle, {.deterministic = true, .batch_size = 8}, 8192);
+  deploy::Predictor alone(bundle, {.deterministic = true, .batch_size = 8});
+  Engine engine({&model}, {.max_delay_seconds = 0.2}, [](const ServedModel&, int64_t, int64_t) { return true; });
+  std::vector<std::vector<Array>> samples(4);
+  std::vector<std::vector<float>> got(samples.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    for (int k = 0; k < 3; ++k) {
+      Array a(DType::f32, {3});
+      for (int j = 0; j < 3; ++j) a.data<float>()[j] = static_cast<float>((i + 1) * (k + 1) + j * k);
+      samples[i].push_back(a);
+    }
+    threads.emplace_back([&, i] { got[i] = engine.run(model, samples[i]).to_vector<float>(); });
+  }
+  for (std::thread& t : threads) t.join();
+  for (size_t i = 0; i < samples.size(); ++i) expect_near(got[i], alone.run(samples[i]).to_vector<float>());
 }
 
 TEST(Server, RequestsOfManyConnectionsShareBatches) {

@@ -36,6 +36,7 @@ const PredictorOptions& Predictor::options() const { return state_->options; }
 bool Predictor::probabilities() const { return state_->probabilities(); }
 int64_t Predictor::outputs() const { return state_->outputs(); }
 double Predictor::flops() const { return state_->flops(); }
+bool Predictor::keeps_samples_apart() const { return state_->keeps_samples_apart(); }
 
 Array Predictor::sample_of_file(const std::string& path) const { return sample_of_bytes(io::read_file(path), path); }
 Array Predictor::sample_of_bytes(io::ByteView bytes, const std::string& name) const {

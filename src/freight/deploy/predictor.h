@@ -47,6 +47,10 @@ class Predictor {
   int64_t outputs() const;  // classes, or values
   // FLOPs of one sample, of a text of full length, before any plan is made. Nothing is run.
   double flops() const;
+  // False where the prediction for a sample may depend on the others of its batch (BatchNorm2d without running
+  // statistics, a softmax along axis 0), as far as the ops of the net tell: such batches are neither filled up nor, by
+  // freight serve, put together from several requests. Traces a net; nothing is run.
+  bool keeps_samples_apart() const;
 
   // Raw inputs as samples of the model. A file is an image (as io/image.h reads them; made gray or RGB, resized and cut
   // as evaluation does it): u8 (C, H, W), or f32 where the model was trained on another range; or an npy in the
@@ -69,8 +73,8 @@ class Predictor {
 
   // f32 (N, outputs) for samples as made above, in their order. Throws Error(data) for a sample of another shape or of
   // values that check_values refuses. For networks this is the one place that groups samples by shape, pads texts and
-  // fills up batches: steps take 1, 2, 4, ... samples up to the batch size, the last one repeated, so that plans are
-  // few. Rows of a table run in one call, however many.
+  // fills up batches: where samples keep apart, steps take 1, 2, 4, ... samples up to the batch size, the last one
+  // repeated, so that plans are few. Rows of a table run in one call, however many.
   Array run(const std::vector<Array>& samples, const PredictOptions& options = {});
   // Plans the steps that `run` takes for samples of these types and runs each once. Nothing where that was done.
   void warm(const std::vector<Array>& samples);

@@ -19,6 +19,7 @@ struct Predictor::State {
   virtual bool probabilities() const = 0;
   virtual int64_t outputs() const = 0;
   virtual double flops() = 0;
+  virtual bool keeps_samples_apart() { return true; }
   [[noreturn]] void refuse(const std::string& name, const char* what) const;
   virtual Array sample_of_bytes(io::ByteView bytes, const std::string& name) const;
   virtual Array sample_of_values(const Array& values, const std::string& name) const;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "freight/data/text.h"
 #include "freight/io/npy.h"
 #include "freight/ir/graph.h"
+#include "freight/ir/sample_rows.h"
 #include "freight/models/loss.h"
 #include "freight/store/precision.h"
 #include "freight/trace/compile.h"
@@ -104,9 +106,28 @@ struct NetState : Predictor::State {
     return *at;
   }
 
-  // The step's size for n samples.
-  int64_t rounded(int64_t n) const {
-    return std::min(options.batch_size, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))));
+  // The step's size for n samples. Copies that fill a batch would change the results of a net that mixes samples.
+  int64_t rounded(int64_t n) {
+    const int64_t up = std::min(options.batch_size, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))));
+    return up == n || apart() ? up : n;
+  }
+
+  // keeps_samples_apart() with the mutex held.
+  bool apart() {
+    if (!apart_) {
+      constexpr int64_t kSamples = 2;
+      Type type = kinds()[0];
+      type.shape.insert(0, kSamples);
+      const Graph& g = step.graph(type);
+      const auto of_leaf = [&](Value v) { return g.def(v).op == Op::input ? Dependence::rows : Dependence::constant; };
+      const ByValue<Dependence> all = dependences_of(g, kSamples, of_leaf);
+      apart_ = std::all_of(g.outputs.begin(), g.outputs.end(), [&](Value v) { return all[v] != Dependence::other; });
+    }
+    return *apart_;
+  }
+  bool keeps_samples_apart() override {
+    const std::lock_guard lock(mutex);
+    return apart();
   }
 
   // The net takes these, without the axis of samples: of texts one type per length that they are padded to.
@@ -164,6 +185,7 @@ struct NetState : Predictor::State {
   std::mutex mutex;                           // held by run and warm, of whose work all below is
   int64_t outputs_ = bundle.model.classes();  // asked once: it traces the net, as long as a step of a small net
   Compiled<InferenceStep> step;
+  std::optional<bool> apart_;                     // asked once, too
   std::map<DType, Preparation> preparations;      // of samples that are no text
   std::set<std::pair<int64_t, int64_t>> warmed_;  // step sizes by elements of a sample
 };
@@ -315,6 +337,7 @@ void NetState::warm(const std::vector<int64_t>& batch_sizes) {
 bool NetState::warm_all(const std::function<bool(int64_t done, int64_t all)>& warmed) {
   const std::lock_guard lock(mutex);
   std::vector<int64_t> sizes{1};
+  if (options.batch_size > 1 && !apart()) sizes = {options.batch_size};  // any size may come, or one alone be refused
   while (sizes.back() < options.batch_size) sizes.push_back(rounded(sizes.back() + 1));
   const std::vector<Type> types = kinds();
   int64_t done = 0;

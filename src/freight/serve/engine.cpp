@@ -63,7 +63,8 @@ struct Queue {
   ServedModel* model = nullptr;
   std::deque<std::shared_ptr<PendingRequest>> requests;
   int64_t samples = 0;
-  int threads = 1;  // compute threads, at most
+  int threads = 1;     // compute threads, at most
+  bool merges = true;  // requests run together
 
   int64_t max_batch() const { return model->predictor().options().batch_size; }
 };
@@ -94,6 +95,7 @@ struct Engine::State {
       deploy::Predictor& predictor = q.model->predictor();
       const bool small = predictor.flops() * static_cast<double>(q.max_batch()) < kSmallBatch;
       q.threads = small ? 1 : thread_count();
+      q.merges = q.max_batch() == 1 || predictor.keeps_samples_apart();
       const ThreadLimit limit(q.threads);
       if (!predictor.warm_all([&](int64_t done, int64_t all) { return warmed(*q.model, done, all); })) return;
     }
@@ -135,7 +137,8 @@ struct Engine::State {
         continue;
       }
       int64_t count = 0;
-      while (!q->requests.empty() && (count == 0 || count + q->requests.front()->count() <= q->max_batch())) {
+      const auto takes = [&](int64_t more) { return count == 0 || (q->merges && count + more <= q->max_batch()); };
+      while (!q->requests.empty() && takes(q->requests.front()->count())) {
         count += q->requests.front()->count();
         batch.push_back(std::move(q->requests.front()));
         q->requests.pop_front();
