@@ -346,6 +346,9 @@ def main():
     unknown = set(a.modes.split(",")) - {*MODES, *GPU_MODES}
     if unknown:
         parser.error(f"no such mode: {', '.join(unknown)}; there are {', '.join(dict.fromkeys(MODES + GPU_MODES))}")
+    unknown = set(a.workloads) - set(WORKLOADS)
+    if unknown:
+        parser.error(f"no such workload: {', '.join(sorted(unknown))}; there are {', '.join(WORKLOADS)}")
     if a.serve:
         return serve(a.serve[0], int(a.serve[1]), a.serve[2], a)
     if a.child:
