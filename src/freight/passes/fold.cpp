@@ -71,7 +71,8 @@ class Fold {
     Op op;
     Attrs attributes;
     std::vector<Value> inputs;
-    size_t operand;  // the table's
+    size_t operand;      // the table's
+    const Node* origin;  // in the source: errors of an index name it
     Value& table() { return inputs[operand]; }
   };
 
@@ -94,11 +95,13 @@ class Fold {
     const int64_t columns = y.shape[y.shape.rank() - 1];
     if (table.numel() == 0 || y.numel() == 0 || table.shape[0] > kMostRuns * (y.numel() / columns)) return {};
     if (Type{y.dtype, {table.shape[0], columns}}.bytes() > kMostBytes) return {};
-    return Lookup{lookup.op, lookup.attrs, r_(lookup.inputs), static_cast<size_t>(operand)};
+    return Lookup{lookup.op, lookup.attrs, r_(lookup.inputs), static_cast<size_t>(operand), &lookup};
   }
 
   void look_up(const Node& n, const Lookup& from) {
+    b_.set_location(*from.origin);
     const Value rows = b_.one(from.op, from.attributes, from.inputs);
+    b_.set_location(n);
     r_.replace(n.out(), b_.reshape(rows, r_.src.type(n.out()).shape));
     lookups_[n.out().id] = from;
   }

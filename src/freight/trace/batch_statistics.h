@@ -56,12 +56,12 @@ inline const Node* norm_without_variance(const Graph& graph) {
 // Throw Error(usage) if the node, or a node of the graph, is one.
 inline void need_batch_statistics(const Graph& graph, const Node& n) {
   if (!lacks_variance(graph, n)) return;
-  throw Error(
-      ErrorKind::usage, "BatchNorm",
-      cat("one value per channel has no variance to train with: expected more than one sample or place, got ",
-          graph.type(n.in(0)),
-          "; use larger batches, fewer micro-batches or larger images, or eval(), which uses the running statistics"),
-      n.location());
+  throw Error(ErrorKind::usage, "BatchNorm",
+              cat("one value per channel has no variance to train with: expected more than one sample or place, got ",
+                  graph.type(n.in(0)),
+                  "; use larger batches, fewer micro-batches or larger images, or eval() of a layer that has running "
+                  "statistics"),
+              n.location());
 }
 inline void need_batch_statistics(const Graph& graph) {
   if (const Node* const n = norm_without_variance(graph)) need_batch_statistics(graph, *n);
