@@ -199,7 +199,8 @@ TEST_F(Front, ConvolutionsAndPools) {
   EXPECT_EQ(values(at.values), (Floats{-5, -4, -5, -6, -1, 0, -1, -2, -5, -4, -5, -6, -9, -8, -9, -10}));
   EXPECT_EQ(at.indices.to_vector<int>(), (Ints{5, 4, 5, 6, 1, 0, 1, 2, 5, 4, 5, 6, 9, 8, 9, 10}));
   EXPECT_MESSAGE(avg_pool2d(x, {.dilation = 2}), "averages have none: got [2,2]");
-  EXPECT_MESSAGE(max_pool2d(x, {.kernel = 1, .dilation = 5}), "dilation must be from 1 to the size of the image");
+  EXPECT_MESSAGE(max_pool2d(x, {.kernel = 2, .dilation = 5}), "dilation must be from 1 to the size of the image");
+  EXPECT_EQ(values(max_pool2d(x, {.kernel = 1, .dilation = 5})), values(x));  // one element has no distance
   EXPECT_EQ(adaptive_avg_pool2d(x).item<float>(), 7.5f);
   EXPECT_EQ(adaptive_avg_pool2d(ones({1, 1, 5, 7}), {2, 3}).shape(), (Shape{1, 1, 2, 3}));
   EXPECT_MESSAGE(conv2d(ones({1, 3, 8, 8}), ones({4, 2, 3, 3})), "[1,3,8,8] axis 1 = 3, weight [4,2,3,3] needs 2");

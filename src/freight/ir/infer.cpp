@@ -356,8 +356,8 @@ Shape pool_result(const Node& node, const Shape& x) {
           a.stride, ", padding ", a.pad_low, " ", a.pad_high);
     }
     const int64_t spread = a.dilation.empty() ? 1 : a.dilation[i];
-    // A window of a larger one may step over the whole image, and has no maximum.
-    if (spread < 1 || (spread > 1 && spread > x[2 + i]))
+    // A window of several elements with a larger one may step over the whole image, and has no maximum.
+    if (spread < 1 || (spread > 1 && a.kernel[i] > 1 && spread > x[2 + i]))
       bad(node, "dilation must be from 1 to the size of the image, or windows have no element: got ", a.dilation,
           " for input ", x);
     const int64_t o = need_window(node, x[2 + i], a.kernel[i], a.stride[i], a.pad_low[i], a.pad_high[i], spread);
