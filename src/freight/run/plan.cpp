@@ -11,7 +11,6 @@
 #include <unordered_set>
 
 #include "freight/backend/choices.h"
-#include "freight/base/cpu_info.h"
 #include "freight/base/device_memory.h"
 #include "freight/base/error.h"
 #include "freight/base/threads.h"
@@ -26,13 +25,10 @@ namespace {
 constexpr size_t kTrimBytes = size_t{32} << 20;
 
 // Larger results bypass the caches: a quarter of the last level, which also holds what the step reads.
-size_t stream_bytes() {
-  static const size_t bytes = [] {
-    constexpr int64_t kMost = 32 << 20;
-    const int64_t last_level = cpu_info().l3_bytes;
-    return static_cast<size_t>(last_level > 0 ? std::min(last_level / 4, kMost) : kMost);
-  }();
-  return bytes;
+size_t stream_bytes(const Backend& device) {
+  constexpr size_t kMost = size_t{32} << 20;
+  const size_t last_level = device.cache_bytes();
+  return last_level > 0 ? std::min(last_level / 4, kMost) : kMost;
 }
 
 // The bytes of a value to host memory or back.
@@ -196,7 +192,7 @@ void Plan::lower(Backend& device, size_t limit, ChoiceRule& rule) {
       spec.out.push_back(operand(v));
       if (!updates[v]) written += g.type(v).bytes();
     }
-    spec.stream_outputs = written > stream_bytes();
+    spec.stream_outputs = written > stream_bytes(device);
     PlanStep step{i, nullptr, cost(g, n), once[i], once[i] ? Queue::kernels : queue_of(n.op)};
     if (!step.once) {
       step.cost.flops *= static_cast<double>(parts_.count);

@@ -29,15 +29,15 @@ struct RecurrentOperands {
   float *dw = nullptr, *dinside = nullptr;                            // dinside: of a GRU
 };
 
-// What a thread computes going forward: samples [first, last), and of them hidden numbers [from, until), or blocks of
-// them. `parts` threads have all of these together, and meet behind each step.
+// A thread's share of the forward pass: it computes samples [first, last), and of them hidden numbers [from, until), or
+// blocks of them. `parts` threads have all of these together, and meet behind each step.
 struct RecurrentShare {
   int64_t first = 0, last = 0, from = 0, until = 0, parts = 1;
   Meeting* meeting = nullptr;
 };
 constexpr int64_t kLeastSharedGroups = 2;  // of a thread
-// Whether threads share the steps of a layer whose samples one of them would take, in so many groups of hidden numbers:
-// with less, they would wait longer than they compute.
+// Returns true where threads share the steps of a layer whose samples one of them would take, in so many groups of
+// hidden numbers. With less to do, they would wait longer than they compute.
 inline bool shares_steps(const RecurrentProblem& p, int64_t groups) {
   constexpr int64_t kLeastWeights = 32768;
   return groups >= 2 * kLeastSharedGroups && p.gates() * p.width * p.width >= kLeastWeights;

@@ -32,7 +32,7 @@ int64_t panels(int64_t lines) { return GemmTasks::panels(lines); }
 
 DotGemm::DotGemm(const GemmProblem& problem) : p_(problem) {
   FREIGHT_CHECK(!p_.accumulate && !p_.subtract, "products on blocks of bf16 overwrite their result");
-  turned_ = !p_.packed && turn(p_);
+  turned_ = turn(p_);
   along_ = p_.a_col == 1 || p_.k == 1;
   tasks_ = GemmTasks(p_, along_ ? kRead : kCopy, p_.packed ? kRead : p_.b_col == 1 ? kCopy : kTranspose);
   const int64_t cache = cache_bytes();

@@ -39,7 +39,7 @@ BlockGemm<T>::BlockGemm(const GemmProblem& problem, const Bf16Table& table) : p_
   FREIGHT_CHECK(!p_.packed || !kSplits<T>, "packed columns of f32");
   const int64_t cache = cache_bytes();
   constexpr int64_t kParts = kPartsOf<T>;
-  turned_ = !p_.packed && turn(p_);
+  turned_ = turn(p_);
   // Packing a panel costs so many blocks of products, at most.
   constexpr double kSplit = kParts > 1 ? 8 : 0, kProducts = kParts > 1 ? 6 : 1;
   const double left = ((p_.a_col == 1 ? 2 : 12) + kSplit) / kProducts,

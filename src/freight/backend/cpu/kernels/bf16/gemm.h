@@ -18,7 +18,7 @@ namespace freight::cpu {
 template <class T>
 class BlockGemm {
  public:
-  // As of f32 products, in numbers of T; only what multiplies bf16 knows `packed`: by pack_bf16_columns.
+  // The problem is described as one of f32, in numbers of T. T = Bf16 takes `packed` from pack_bf16_columns, f32 never.
   explicit BlockGemm(const GemmProblem& problem)
       : BlockGemm(problem, *(sizeof(T) == 4 ? split_table() : bf16_table())) {}
   BlockGemm(const GemmProblem& problem, const Bf16Table& table);

@@ -33,7 +33,7 @@ inline int64_t even_block(int64_t n, int64_t most, int64_t unit) {
 inline constexpr int64_t kTurnedRows = 64;
 // Turns a product of few rows by a matrix whose columns lie along the steps; returns whether it did.
 inline bool turn(GemmProblem& p) {
-  if (p.batch != 1 || p.m > kTurnedRows || p.b_col == 1 || p.n <= p.m) return false;
+  if (p.packed || p.batch != 1 || p.m > kTurnedRows || p.b_col == 1 || p.n <= p.m) return false;
   std::swap(p.m, p.n);
   std::swap(p.a_row, p.b_col);
   std::swap(p.a_col, p.b_row);
